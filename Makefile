@@ -24,10 +24,17 @@ FUZZING := tests/hostile/test_fuzzing.py
 DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP)) $(if $(GPUS),--gpus $(GPUS)) $(if $(SHARE),--share $(SHARE))
 ON_TESTBED := $(SPECS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(LOG),--log $(LOG)) $(if $(STUDY),--study $(STUDY))
 
-.PHONY: help install horovod demo hpo-demo slurm-demo lsf-demo test nightly lint types docs unit integration hostile cluster soak impact slurm wheel bench evaluation clean
+# SLURM=24 or 26 runs what needs a Slurm in a chroot that has a later one
+IN := $(if $(SLURM),.ci/slurm-chroot $(SLURM))
+# Three minutes of a later Slurm: what is read of it, the check, parts of nodes, jobs of every kind
+SMOKE := test_testbed.py test_check_of_slurm.py test_slurm_scheduler.py::TestSlurmScheduler test_parts_of_nodes.py test_main_jobs_of_every_kind.py
+# Debian's trixie and sid have later Pythons, too, with a PyTorch for each
+DEBIAN_OF_PYTHON := $(if $(filter 3.13,$(PY)),24,26)
+
+.PHONY: help install horovod demo hpo-demo slurm-demo lsf-demo test nightly lint types docs unit integration hostile cluster smoke python soak impact slurm slurm24 slurm26 wheel bench gpu evaluation clean
 
 help:  ## Show this help
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 install: $(VENV)/installed  ## Install bftrainer and all it needs for development into .venv
 
@@ -55,7 +62,7 @@ hpo-demo: install  ## Search for hyper-parameters on this machine: 16 trials, re
 	$(BIN)/bftrainer study demo $(or $(STUDY),trainers/studies/digits.yaml)
 
 slurm-demo: install slurm  ## Show bftrainer on a real Slurm whose main jobs come and go (SECONDS=60, LOG=path of an SWF log, STUDY=path of a study file)
-	$(BIN)/python -m slurm.testbed demo $(ON_TESTBED)
+	$(IN) $(BIN)/python -m slurm.testbed demo $(ON_TESTBED)
 
 lsf-demo: install  ## The same on an emulated LSF, for two minutes; needs no root (SECONDS=60, LOG=..., STUDY=... as before)
 	$(BIN)/python -m lsf.emulator demo $(ON_TESTBED)
@@ -70,6 +77,10 @@ nightly: test  ## All of make test, and what takes longer than CI allows (SECOND
 	@$(MAKE) --no-print-directory hostile FUZZ=900 ATTACKS="nightly or not nightly"
 	@$(MAKE) --no-print-directory soak
 	@$(MAKE) --no-print-directory impact SEEDS=1-2 AGAIN=--again
+	@$(MAKE) --no-print-directory cluster SLURM=24
+	@$(MAKE) --no-print-directory cluster SLURM=26
+	@$(MAKE) --no-print-directory python PY=3.13
+	@$(MAKE) --no-print-directory python PY=3.14
 
 lint: install  ## ruff, and deptry: every import comes from a declared dependency
 	$(BIN)/ruff check .
@@ -94,16 +105,32 @@ hostile: install  ## Attacks on whole daemons, then FUZZ (60) seconds of random 
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "$(or $(ATTACKS),not nightly)" --ignore=$(FUZZING) tests/hostile
 	FUZZ_SECONDS=$(or $(FUZZ),60) $(BIN)/python -m pytest -n $(AT_ONCE) $(FUZZING)
 
-cluster: install slurm  ## The tests on a real Slurm, which they bring up themselves; skipped without root
-	$(BIN)/python -m pytest -n $(WAITING) --dist loadfile -m "not nightly" $(addprefix --ignore=,$(GUIDE)) tests/cluster
-	$(BIN)/python -m pytest $(GUIDE)
+cluster: install slurm $(if $(SLURM),slurm$(SLURM))  ## The tests on a real Slurm, which they bring up themselves; skipped without root (SLURM=24 or 26: a later one)
+	$(IN) $(BIN)/python -m pytest -n $(WAITING) --dist loadfile -m "not nightly" $(addprefix --ignore=,$(GUIDE)) tests/cluster
+	$(IN) $(BIN)/python -m pytest $(GUIDE)
+	$(if $(SLURM),@$(MAKE) --no-print-directory slurm-demo impact SEEDS=$(or $(SEEDS),1))
+
+smoke: install slurm  ## A few of them on Slurm 26.05, in at most three minutes; skipped with a reason where it can have no chroot
+	@.ci/slurm-chroot 26; case $$? in \
+		0) .ci/slurm-chroot 26 $(BIN)/python -m pytest -n $(WAITING) --dist loadfile -m "not nightly" $(addprefix tests/cluster/,$(SMOKE)) ;; \
+		3) echo "the tests on Slurm 26.05 are skipped" ;; \
+		*) exit 1 ;; esac
+
+python: build/python$(PY)/installed  ## The unit tests on PY=3.13 or 3.14, in the chroot of Slurm 24.11 or 26.05
+	.ci/slurm-chroot $(DEBIAN_OF_PYTHON) build/python$(PY)/bin/python -m pytest -n $(AT_ONCE) tests/unit
+
+build/python$(PY)/installed: setup.cfg pyproject.toml | install slurm
+	.ci/slurm-chroot $(DEBIAN_OF_PYTHON) sh -c "apt-get update -qq && $(APT_INSTALL) python3-torch"
+	.ci/slurm-chroot $(DEBIAN_OF_PYTHON) /usr/bin/python3 -m venv --system-site-packages $(@D)
+	.ci/slurm-chroot $(DEBIAN_OF_PYTHON) $(@D)/bin/pip install -qq --editable '.[torch,dev]'
+	@touch $@
 
 soak: install slurm  ## Faults at random on a real Slurm for SECONDS (900), with trainers and main jobs that must not mind
-	$(BIN)/python -m tests.cluster.soak --seconds $(or $(SECONDS),900) --seed $(or $(SEED),1)
+	$(IN) $(BIN)/python -m tests.cluster.soak --seconds $(or $(SECONDS),900) --seed $(or $(SEED),1)
 
 impact: install slurm  ## Do main jobs notice bftrainer? Two mixes of jobs on a real Slurm, without it, with it, without again (SEEDS=1-5)
 	for mix in cores everything; do \
-		$(BIN)/python benchmarks/slurm_impact.py --mix $$mix --seeds $(or $(SEEDS),1-5) $(AGAIN) --check || exit 1; done
+		$(IN) $(BIN)/python benchmarks/slurm_impact.py --mix $$mix --seeds $(or $(SEEDS),1-5) $(AGAIN) --check || exit 1; done
 
 slurm:  ## Install Debian's Slurm, munge, sudo and a database where they are missing and we are root
 	@missing=; for program in sbatch slurmctld slurmd munged sudo slurmdbd mariadbd; do \
@@ -115,6 +142,9 @@ slurm:  ## Install Debian's Slurm, munge, sudo and a database where they are mis
 		$(APT_INSTALL) slurmdbd mariadb-server-core mariadb-client-core || \
 		echo "no database beside what is installed here: the tests of Slurm's accounting are skipped"; }; fi
 
+slurm24 slurm26: slurm  ## Build a chroot with a later Slurm, once: 24.11 or 26.05 (build/slurm24, build/slurm26)
+	.ci/slurm-chroot $(subst slurm,,$@)
+
 wheel: install  ## Build a wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
@@ -123,6 +153,12 @@ bench: install  ## Time the allocators against each other, place GPUs, then the 
 	$(BIN)/python benchmarks/shared_gpus.py --repeat 100
 	$(BIN)/python benchmarks/shared_gpus.py --milp 20
 	$(BIN)/python benchmarks/loop.py
+
+gpu: install  ## Pack this checkout and its wheels into build/gpu, for a bare machine with a GPU (PY=3.12: its Python); there, in its folder project: sh benchmarks/gpu_run.sh
+	rm -rf build/gpu && mkdir -p build/gpu/project build/gpu/wheels
+	git archive HEAD | tar -x -C build/gpu/project
+	$(BIN)/pip wheel -q --no-deps -w build/gpu/wheels .
+	$(BIN)/pip download -q --only-binary=:all: $(if $(PY),--python-version $(PY)) -d build/gpu/wheels build/gpu/wheels/bftrainer-*.whl
 
 evaluation: install  ## Run docs/evaluation.md's replays anew: TRACES=folder of the published log, OUT=folder for results
 	@test -n "$(TRACES)" || { echo "say make evaluation TRACES=folder of the published log and workloads"; exit 1; }

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from bftrainer.allocate import ALLOCATORS, knapsack, milp, solvers, value
 from bftrainer.model.policy import EngineSettings
-from bftrainer.model.problem import Candidate, Cap, Group, Plan, Problem
+from bftrainer.model.problem import Candidate, Cap, NodeGroup, Plan, Problem
 from bftrainer.model.sizes import EVERY_SIZE, AllowedSizes
 from bftrainer.model.trainer import Cost, RescaleCosts
 
@@ -59,7 +59,7 @@ def divided(base: Problem, rng: random.Random, *, groups: int, classes: int, rem
     """The same problem with its nodes in groups, of which trainers hold whole ones and parts."""
     sizes = [base.pool_size // groups + (g < base.pool_size % groups) for g in range(groups)]
     parts = tuple(
-        Group(
+        NodeGroup(
             size=size,
             node_class=f"class{g % classes}" if classes > 1 else "",
             departures=rng.random(),

@@ -1,18 +1,24 @@
-"""What Elastic Horovod and torchrun do by themselves when workers join, leave and are killed.
+"""What Elastic Horovod, torchrun and torchft do by themselves when workers join, leave and are killed.
 
     python benchmarks/elastic_baselines.py                      # 1 to 4 workers, 10 million parameters
     python benchmarks/elastic_baselines.py --json --only horovod
+    pip install --no-deps torchft==0.2.0; python benchmarks/elastic_baselines.py --only torchft
 
-Both as their users run them, on this machine, without bftrainer: Horovod's own driver with a discovery
+All as their users run them, on this machine, without bftrainer: Horovod's own driver with a discovery
 and a creation of workers of our own in place of a script and ssh; one torchrun per worker, with the
-settings that work (docs/horovod.md). `pause` is the longest gap between two steps of a worker that
-stays, `first step` the time from the change to the first step at the new size.
+settings that work (docs/horovod.md); torchft with the lighthouse of its wheel, Gloo, and its sampler and
+optimizer. `pause` is the longest gap between two steps of a worker that stays, `first step` the time
+from the change to the first step at the new size.
+
+Where a system says which samples its steps had (torchft, and native in elastic.py), a last line counts those
+that steps used twice, and those that none used although a later one was.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import itertools
 import json
 import os
@@ -24,8 +30,9 @@ import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 
 SETTLE_S = 1.5
@@ -34,11 +41,12 @@ PATIENCE_S = 120.0
 
 @dataclass(frozen=True)
 class Step:
-    """A step that a worker took; `time` in seconds since the epoch, at its end."""
+    """A step that a worker took; `time` in seconds since the epoch, at its end; its `samples`, if it says."""
 
     host: str
     time: float
     size: int
+    samples: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -180,6 +188,45 @@ class Torchrun(System):
         self.processes[host].terminate()
 
 
+class Torchft(System):
+    """torchft: a process per replica group, and the lighthouse by which they find each other."""
+
+    name = "torchft"
+    GROUPS = 4
+    """The samples are cut into so many shards, as its sampler asks for."""
+
+    def __init__(self, where: Path, parameters: int) -> None:
+        super().__init__(where, parameters)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self._shards: dict[str, int] = {}
+        words = ["--bind", self._address, "--min_replicas", "1", "--join_timeout_ms", "1000"]
+        words += ["--heartbeat_timeout_ms", "1000"]  # by default it notices a death after 5 s
+        lighthouse = Path(sys.executable).parent / "torchft_lighthouse"
+        with (where / "lighthouse.log").open("ab") as log:
+            self._lighthouse = subprocess.Popen([lighthouse, *words], stdout=log, stderr=log)
+
+    def join(self, host: str) -> None:
+        """Start a replica group of one process."""
+        self.hosts.append(host)
+        shard = min({*range(self.GROUPS)} - {self._shards[other] for other in self.hosts[:-1]})
+        self._shards[host] = shard
+        where = {"TORCHFT_LIGHTHOUSE": f"http://{self._address}", "BENCHMARK_SHARD": str(shard)}
+        self.spawn(host, sys.executable, **where, GLOO_SOCKET_IFNAME="lo")
+
+    def leave(self, host: str) -> None:
+        """End a replica group with SIGTERM: it has no other notice."""
+        self.hosts.remove(host)
+        self.processes[host].terminate()
+
+    def close(self) -> None:
+        """As `System.close`; the lighthouse, too."""
+        super().close()
+        self._lighthouse.kill()
+        self._lighthouse.wait()
+
+
 def measure(system: System, workers: int) -> Iterator[Change]:
     """From 1 up to `workers` and down by leaving, then up again and down by killing the newest."""
     for down in (system.leave, system.kill):
@@ -231,7 +278,22 @@ def _steps(where: Path, host: str) -> list[Step]:
     path = where / f"{host}.steps"
     lines = path.read_text().splitlines() if path.exists() else []
     whole = [line.split() for line in lines if line.endswith(";")]
-    return [Step(host, float(moment), int(size)) for moment, size, _ in whole]
+    return [
+        Step(host, float(moment), int(size), tuple(map(int, samples))) for moment, size, *samples, _ in whole
+    ]
+
+
+def used(where: Path) -> str:
+    """How often steps have used the same sample, and how many samples before the last used none did."""
+    hosts = [path.stem for path in where.glob("*.steps")]
+    samples = [sample for host in hosts for step in _steps(where, host) for sample in step.samples]
+    if not samples:
+        return ""
+    distinct = len(set(samples))
+    return (
+        f"{len(samples)} samples: {len(samples) - distinct} twice, {max(samples) + 1 - distinct} never, "
+        f"of those up to the last"
+    )
 
 
 def _family(pid: int) -> list[int]:
@@ -257,10 +319,10 @@ def model_of(parameters: int) -> tuple[object, object, object]:
     ]
     steps = Path(os.environ["BENCHMARK_WHERE"], os.environ["BENCHMARK_HOST"] + ".steps")
 
-    def note(size: int) -> None:
-        """Append a step with its time and the number of workers."""
+    def note(size: int, samples: Iterable[int] = ()) -> None:
+        """Append a step with its time, the number of workers, and its samples."""
         with steps.open("a") as out:
-            out.write(f"{time.time():.4f} {size} ;\n")
+            out.write(" ".join([f"{time.time():.4f} {size}", *map(str, samples), ";\n"]))
 
     return torch.nn.Sequential(*layers), torch.randn(4, width), note
 
@@ -310,8 +372,54 @@ def _work_for_torchrun(parameters: int) -> None:
             snapshot.with_suffix(".new").replace(snapshot)
 
 
-WORK = {"horovod": _work_for_horovod, "torchrun": _work_for_torchrun}
+def _work_for_torchft(parameters: int) -> None:
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+    from torchft import DistributedSampler, Manager, Optimizer, ProcessGroupGloo
+
+    model, batch, note = model_of(parameters)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+
+    def load(state: dict[str, object]) -> None:
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    manager = Manager(
+        pg=ProcessGroupGloo(timeout=timedelta(seconds=5)),
+        load_state_dict=load,
+        state_dict=lambda: {"model": model.state_dict(), "optimizer": optimizer.state_dict()},
+        min_replica_size=1,
+        timeout=timedelta(seconds=10),
+        rank=0,
+        world_size=1,
+        store_addr="127.0.0.1",
+        store_port=store.port,
+        hostname="127.0.0.1",
+        replica_id=f"{os.environ['BENCHMARK_HOST']}_",
+    )
+    optimizer_of_all = Optimizer(manager, optimizer)
+    data = TensorDataset(torch.arange(1 << 20))
+    shard = int(os.environ["BENCHMARK_SHARD"])
+    sampler = DistributedSampler(data, shard, Torchft.GROUPS, group_rank=0, num_replicas=1, shuffle=False)
+    for (samples,) in DataLoader(data, batch_size=len(batch), sampler=sampler):
+        before = manager.current_step()
+        optimizer_of_all.zero_grad()
+        model(batch).square().mean().backward()
+        flat = torch.cat([p.grad.reshape(-1) for p in model.parameters()])
+        manager.allreduce(flat).wait()  # its DDP fails with an AssertionError where a peer is lost
+        for p, mean in zip(
+            model.parameters(), flat.split([p.numel() for p in model.parameters()]), strict=True
+        ):
+            p.grad.copy_(mean.view_as(p))
+        optimizer_of_all.step()
+        if manager.current_step() > before:
+            note(manager.num_participants(), samples.tolist())
+
+
+WORK = {"horovod": _work_for_horovod, "torchrun": _work_for_torchrun, "torchft": _work_for_torchft}
 SYSTEMS = {"horovod": Horovod, "torchrun": Torchrun}
+SYSTEMS |= {"torchft": Torchft} if importlib.util.find_spec("torchft") else {}
 
 
 def main() -> None:
@@ -338,6 +446,8 @@ def main() -> None:
                 until(system, time.time(), 1)
                 for change in measure(system, options.workers):
                     print(json.dumps(asdict(change)) if options.json else _row(change), flush=True)
+                if not options.json and (line := used(Path(where))):
+                    print(f"# {name}: {line}")
             finally:
                 system.close()
     os._exit(0)  # Horovod's driver has threads that nothing ends

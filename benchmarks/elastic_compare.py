@@ -13,8 +13,8 @@ import time
 
 import torch
 
-from bftrainer.elastic.state.compare import Comparison
-from bftrainer.elastic.state.state import TrainingState
+from bftrainer.elastic.checks.comparison import Comparison
+from bftrainer.elastic.state.training_state import TrainingState
 
 
 def measured(tensors: int, millions: int, device: str, repeat: int) -> tuple[float, float]:
@@ -25,11 +25,12 @@ def measured(tensors: int, millions: int, device: str, repeat: int) -> tuple[flo
     for parameter in model:
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
-    comparison = Comparison(TrainingState({"model": model, "optimizer": optimizer}), 100)
+    comparison = Comparison(100)
+    comparison.enters(TrainingState({"model": model, "optimizer": optimizer}))
     taken = []
     for _ in range(repeat):
         began = time.perf_counter()
-        comparison.digest()
+        comparison.digest(is_over=True)
         taken.append(time.perf_counter() - began)
     return statistics.median(taken), max(taken)
 

@@ -5,7 +5,8 @@
 
 One node trains, and a second joins and leaves, again and again, under a real daemon, with real agents and
 workers, all on this machine. `cold`: the node has just become idle, and nothing runs there. `warm`: another
-trainer has just ended on it. The parts are those that the newcomer notes in its log (`elastic/course.py`):
+trainer has just ended on it. The parts are those that the newcomer notes in its log
+(`elastic/process/startup_times.py`):
 differences of one clock. `decided` is what came before: from the change until its agent began to start it.
 Medians of all joins, in seconds; `gap` is the longest time between two steps of the member that stays.
 """
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests/ is not in
 import elastic_baselines as baselines
 from elastic import Ours
 
-from bftrainer.elastic.course import PARTS
+from bftrainer.elastic.process.startup_times import PARTS
 
 NOTE = re.compile(r"takes part since step \d+, ([\d.]+) s after it was started \((.*)\)")
 STAYS, COMES = "h0", "h1"

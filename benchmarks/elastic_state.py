@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bftrainer.testing.workers import Workers
+from bftrainer.testing.workers import ForkedWorkers
 
 TENSOR = 4_000_000  # elements of one parameter
 
@@ -63,7 +63,7 @@ def measure(millions: int, options: argparse.Namespace, *, plain: bool) -> dict[
     """All joins, leaves and deaths of one size and way."""
     pauses: dict[str, list[float]] = {"join": [], "leave": [], "kill": []}
     until_share, received, slow = [], [], []
-    with tempfile.TemporaryDirectory() as name, Workers(Path(name)) as workers:
+    with tempfile.TemporaryDirectory() as name, ForkedWorkers(Path(name)) as workers:
         command = [sys.executable, str(Path(__file__).resolve()), "--worker", "--millions", str(millions)]
         command += ["--active", str(options.active), "--step-s", str(options.step_s), "--folder", name]
         command += ["--plain"] if plain else []

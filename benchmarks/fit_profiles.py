@@ -19,7 +19,7 @@ from bftrainer.traces.characteristics import Table1, characterise, course, lengt
 from bftrainer.traces.formats.idle_intervals import found
 from bftrainer.traces.logs import Log, LogOptions, load
 from bftrainer.traces.synthetic.generate import HOUR, generate
-from bftrainer.traces.synthetic.profile import Profile, Quantiles
+from bftrainer.traces.synthetic.profile import MachineProfile, Quantiles
 
 KNOTS = {"group_nodes": 12, "fragment_s": 24, "pool_share": 12}
 """So many knots for each quantile function, put where the logarithm is furthest off."""
@@ -45,7 +45,7 @@ def main() -> None:
     print(shown(fit(load(given.log, LogOptions(machine_nodes=given.machine_nodes)), given.step)))
 
 
-def fit(log: Log, step_s: int) -> Profile:
+def fit(log: Log, step_s: int) -> MachineProfile:
     """The profile whose logs are like `log`; its rates are corrected by what generated logs show."""
     real = characterise(log)
     hours = real.table1.hours
@@ -54,7 +54,7 @@ def fit(log: Log, step_s: int) -> Profile:
     size = np.array(list(groups.values()), dtype=float)
     length = np.array([end - start for start, end in groups])
     pool = course(log)
-    profile = Profile(
+    profile = MachineProfile(
         nodes=log.machine_nodes,
         step_s=step_s,
         groups_per_h=size.size / hours,
@@ -81,7 +81,7 @@ def fit(log: Log, step_s: int) -> Profile:
     return profile
 
 
-def generated(profile: Profile, hours: float, seed: int) -> Log:
+def generated(profile: MachineProfile, hours: float, seed: int) -> Log:
     """A log of the profile's own machine."""
     made = found(iter(generate(profile, profile.nodes, hours, seed)))
     return Log([*made.intervals], made.nodes, profile.nodes, "intervals", 0, 0, (), (), 0.0, made.end)
@@ -128,10 +128,10 @@ def relaxation_h(log: Log) -> float:
     return sizes.size / 16
 
 
-def shown(profile: Profile) -> str:
+def shown(profile: MachineProfile) -> str:
     """As Python source."""
     lines = []
-    for name in Profile.__slots__:
+    for name in MachineProfile.__slots__:
         value = getattr(profile, name)
         if isinstance(value, Quantiles):
             points = ", ".join(f"({u:g},{HARD}{v:g})" for u, v in value.points)

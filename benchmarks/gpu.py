@@ -4,19 +4,25 @@
     python benchmarks/gpu.py --only throughput --seconds 60
     python benchmarks/gpu.py --cpu               # its whole path on the CPU with gloo: shows that it works
 
-It needs a machine with at least 2 NVIDIA GPUs that this process may use (`CUDA_VISIBLE_DEVICES`), a PyTorch
-that was built for CUDA, with NCCL, and for `stream` 20 GB on each GPU and three times as much memory. Nothing
-else should run on these GPUs. The GPUs are shared out to as many as four nodes of a real daemon, with real
-agents and workers, one process for each GPU.
+It needs a machine with an NVIDIA GPU that this process may use (`CUDA_VISIBLE_DEVICES`), a PyTorch that was
+built for CUDA, with NCCL, and for `stream` 20 GB on each GPU and three times as much memory. Nothing else
+should run on these GPUs. The GPUs are shared out to as many as four nodes of a real daemon, with real agents
+and workers, one process for each GPU. Of one GPU, two nodes with a process each compute on it: NCCL takes
+them for two machines (`NCCL_HOSTID`), and they talk over sockets, so that speeds are not those of two GPUs.
 
 changes     joins, leaves, and SIGKILL of one worker: how long those that stay take no step (`pause`), and
             when the first step at the new size is done
 hang        one worker stands still (SIGSTOP) within a collective: when the others abort it and go on
 throughput  steps/s of `elastic.Run` with `ddp=True` beside plain torchrun with DistributedDataParallel, as
             many processes each, taken in turn; the target is a difference of 2 % at most
+snapshots   how long training stands still while a model of 1 billion parameters with its momentum (8 GB) is
+            copied for a checkpoint, from the second time on; the target is 0.3 s at most
 stream      a newcomer receives the state of a model of 1 billion parameters while the others train on
 
-Exit code 1: a change never came to a step, or a target was missed (targets do not count with --cpu).
+A part that fails says so in a line, and the next one goes on.
+
+Exit code 1: a part failed, a change never came to a step, or a target was missed (targets do not count with
+--cpu).
 """
 
 from __future__ import annotations
@@ -39,11 +45,14 @@ import elastic_baselines as baselines
 import torch
 from elastic import NODES, Ours
 from elastic_baselines import Change
+from gpu_worker import model_of
 
 HERE = Path(__file__).resolve().parent
 NOTE = re.compile(r"takes part since step \d+, ([\d.]+) s after it was started \((.*)\)")
 SLOWER = 0.02
 """The target: so much of plain DDP's speed may be lost."""
+STALL_S = 0.3
+"""The target for a snapshot of 8 GB."""
 PATIENCE_S = 300.0
 
 
@@ -52,8 +61,8 @@ def lacking(options: argparse.Namespace) -> str:
     if options.cpu:
         return ""
     here = f"here: PyTorch {torch.__version__}, {torch.cuda.device_count()} GPUs"
-    if not torch.cuda.is_available() or torch.cuda.device_count() < 2:
-        return f"at least 2 NVIDIA GPUs and a PyTorch for CUDA are needed; {here}"
+    if not torch.cuda.is_available():
+        return f"an NVIDIA GPU and a PyTorch for CUDA are needed; {here}"
     if not torch.distributed.is_nccl_available():
         return f"a PyTorch with NCCL is needed; {here}"
     return ""
@@ -66,7 +75,7 @@ class OnGpus(Ours):
         self, where: Path, options: argparse.Namespace, parameters: int, *, ddp: bool = False
     ) -> None:
         self.nodes = NODES[: options.nodes]
-        os.environ["GPUS_A_NODE"] = str(options.each)
+        os.environ["GPUS_A_NODE"] = "0" if options.is_shared else str(options.each)
         self._options, self._ddp = options, ddp
         super().__init__(where, parameters, "native", options.each)
         self.name = "bftrainer"
@@ -203,10 +212,47 @@ def stream(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
         yield from ((line, True) for line in own.newcomers()[1:])
 
 
+def snapshots(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
+    """Copies of a large state into the memory that an agent shares, without an agent and without a disk."""
+    from bftrainer.elastic.snapshots.saver import Saver
+    from bftrainer.elastic.state.checkpoint import Checkpoints
+    from bftrainer.elastic.state.training_state import TrainingState
+
+    class Agent:
+        def send(self, kind: str, **said: int) -> None:
+            self.said = {"error": "", "saved": True, **said}
+
+    device = torch.device("cpu" if options.cpu else "cuda")
+    model, _ = model_of(options.large, 1, device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    for parameter in model.parameters():
+        optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    agent, slots = Agent(), [os.memfd_create(name) for name in ("one", "two")]
+    with tempfile.TemporaryDirectory(prefix="gpu-") as where:
+        saver = Saver(
+            TrainingState({"model": model, "optimizer": optimizer}), Checkpoints(where), agent, slots
+        )
+        began = time.monotonic()
+        saver.prepare()
+        times = []
+        for _ in range(options.repeat + 1):
+            start = time.monotonic()
+            saver.save(1, wait=False)
+            times.append(time.monotonic() - start)
+            saver.written(agent.said)
+        yield f"memory was ready, and the first copy made, after {times[0] + start - began:.2f} s", True
+    size, longest = agent.said["bytes"] / 1e9, max(times[1:])
+    for slot in slots:
+        os.close(slot)
+    told = f"{size:.2f} GB stand still for {longest:.3f} s, {size / longest:.1f} GB/s; target: {STALL_S} s"
+    yield told, longest <= STALL_S
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[tuple[str, bool]]]] = {
     "changes": changes,
     "hang": hang,
     "throughput": throughput,
+    "snapshots": snapshots,
     "stream": stream,
 }
 
@@ -254,6 +300,9 @@ def arguments() -> argparse.Namespace:
     if options.cpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # also of the daemon, its agents and workers
     there = 2 if options.cpu else torch.cuda.device_count()
+    options.is_shared = there == 1
+    if options.is_shared:
+        os.environ |= {"BENCHMARK_SHARES_GPU": "1", "NCCL_SOCKET_IFNAME": "lo"}
     defaults = (
         {"parameters": 1_000_000, "large": 10_000_000, "batch": 8, "seconds": 5.0} if options.cpu else {}
     )
@@ -271,12 +320,17 @@ def main() -> None:
     if why := lacking(options):
         sys.exit(f"benchmarks/gpu.py: {why}; --cpu shows on the CPU that everything works")
     where = "on the CPU, with gloo" if options.cpu else f"on {torch.cuda.get_device_name(0)}, with NCCL"
+    where += " over sockets, as all share this one GPU" if options.is_shared else ""
     print(f"# {options.nodes} nodes with {options.each} workers each, {where}; PyTorch {torch.__version__}")
     well = True
     for name in options.only or PARTS:
-        for line, good in PARTS[name](options):
-            well &= good or (options.cpu and "target" in line)
-            print(f"{name:12}{line}{'' if good else '  <-- missed'}", flush=True)
+        try:
+            for line, good in PARTS[name](options):
+                well &= good or (options.cpu and "target" in line)
+                print(f"{name:12}{line}{'' if good else '  <-- missed'}", flush=True)
+        except Exception as error:  # noqa: BLE001  the other parts can still tell something
+            well = False
+            print(f"{name:12}failed: {type(error).__name__}: {error}", flush=True)
     sys.exit(0 if well else 1)
 
 

@@ -27,6 +27,12 @@ def model_of(parameters: int, batch: int, device: torch.device) -> tuple[torch.n
     return torch.nn.Sequential(*layers).to(device), torch.randn(batch, width)
 
 
+def as_a_machine_of_its_own(name: str) -> None:
+    """Where several processes share one GPU: NCCL refuses two of one machine on it."""
+    if os.environ.get("BENCHMARK_SHARES_GPU"):
+        os.environ["NCCL_HOSTID"] = name
+
+
 def noting(host: str) -> Callable[[int], None]:
     """What notes that a step was taken, with its time and the number of nodes."""
     steps = Path(os.environ["BENCHMARK_WHERE"], f"{host}.steps")
@@ -42,9 +48,11 @@ def elastic_run(parameters: int, batch: int, *, ddp: bool) -> None:
     """Train under bftrainer until it is ended."""
     from bftrainer import elastic
 
+    node = json.loads(os.environ["BFTRAINER_WORKER"])["node"]
+    as_a_machine_of_its_own(node)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model, x = model_of(parameters, batch, device)
-    note = noting(json.loads(os.environ["BFTRAINER_WORKER"])["node"])
+    note = noting(node)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     data = TensorDataset(torch.arange(1 << 20))
     x = x.to(device)
@@ -64,7 +72,9 @@ def plain_run(parameters: int, batch: int) -> None:
     from torch.utils.data import DataLoader, DistributedSampler
 
     cuda = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    as_a_machine_of_its_own(os.environ["RANK"])
+    own = int(os.environ["LOCAL_RANK"]) % max(1, torch.cuda.device_count())
+    device = torch.device("cuda", own) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
     distributed.init_process_group("nccl" if cuda else "gloo")

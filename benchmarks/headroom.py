@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bftrainer.model.events import NodesChanged
-from bftrainer.model.waits import quantile
-from bftrainer.nodes import headroom
-from bftrainer.nodes.demand import REMEMBERED, Arrival, need
-from bftrainer.nodes.headroom import SETTLE_S, Kind, wanted
-from bftrainer.nodes.reserve import REPLACED_S
+from bftrainer.model.main_jobs import quantile
+from bftrainer.nodes.headroom import headroom
+from bftrainer.nodes.headroom.demand import REMEMBERED, Arrival, need
+from bftrainer.nodes.headroom.headroom import SETTLE_S, Kind, wanted
+from bftrainer.nodes.headroom.reserve import REPLACED_S
 from bftrainer.settings.headroom import headroom_of
 from bftrainer.traces import intervals, logs
 from bftrainer.traces.formats.options import LogOptions

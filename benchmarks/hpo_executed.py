@@ -7,9 +7,9 @@ Four nodes of the `local` scheduler, a daemon of their own. The trainer sleeps a
 an accelerator computed. First trials are run to learn its profile: samples/s while it trains, how
 long a trial takes beside that, and how long a node takes from when it joins until its first worker is ready.
 Then a study is run on all nodes, and on nodes of which two come and go, each seed by another log. The
-forecast is that of `bftrainer plan` (`ahead`, and `pool` on the nodes as they came and went), and beside
-the latter stands that of a simulation trial by trial. With
-`--learnt`, a study that gives neither `curve` nor `rescale` is run once on all nodes, and the daemon's own
+forecast is that of `bftrainer plan` (`ahead`, and `pool` on the nodes as they came and went). With
+`--learnt`,
+a study that gives neither `curve` nor `rescale` is run once on all nodes, and the daemon's own
 forecasts stand beside its end: it learns both from the trials.
 """
 
@@ -31,18 +31,17 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests/ is not installed
 
 from bftrainer.demo.session import DemoSession
-from bftrainer.search.parse import parse
+from bftrainer.search.files.parse import parse
 from bftrainer.search.plan import of_study
 from bftrainer.search.plan.ahead import ahead
-from bftrainer.search.plan.experiment import joined
-from bftrainer.search.plan.pool import Pool
-from bftrainer.search.plan.profile import Latency
-from bftrainer.search.plan.simulate import Simulator
+from bftrainer.search.plan.model.experiment import joined
+from bftrainer.search.plan.model.profile import Latency
+from bftrainer.search.plan.model.simulate import Simulator
+from bftrainer.search.plan.pools.execution import side_by_side
+from bftrainer.search.plan.pools.pool import Pool
 from bftrainer.search.study import StudySpec
-from bftrainer.traces.characteristics import course
 from bftrainer.traces.intervals import Interval
 from bftrainer.traces.logs import Log
-from tests.support.trial_by_trial import ends_at
 
 NODES = 4
 BATCH, PAUSE_S = 32, 0.2
@@ -256,7 +255,6 @@ def on_some(folder: Path, study: dict[str, Any], spans: Spans, name: str, wait_s
         log = bench.pool(done["submitted_at"], max(done["ended_at"], time.time()) + 3600.0)
         told(f"{name}, no init", _forecast(spec, log, 0.0), seconds(done))
         told(name, _forecast(spec, log, wait_s), seconds(done))
-        told(f"{name}, by trial", _trial_by_trial(spec, log, wait_s), seconds(done))
     finally:
         bench.session.close()
 
@@ -264,29 +262,12 @@ def on_some(folder: Path, study: dict[str, Any], spans: Spans, name: str, wait_s
 def _forecast(spec: StudySpec, log: Log, wait_s: float) -> float:
     """The forecast from the log's begin on; nodes that join are ready after so long."""
     profile = replace(of_study.profile(spec), nodes=NODES, init=Latency(wait_s))
-    simulator = Simulator(joined(of_study.experiments(spec)), profile, samples=1)
-    pool = Pool(simulator, log, log.end - log.begin - 1e-3, starts=1)  # one moment, at the log's begin
+    experiments = of_study.experiments(spec)
+    simulator = Simulator(joined(experiments), profile, samples=1)
+    brackets = side_by_side(len(experiment.stages) for experiment in experiments)
+    until = log.end - log.begin - 1e-3  # one moment, at the log's begin
+    pool = Pool(simulator, log, until, starts=1, brackets=brackets)
     return float(pool.forecast().seconds[0])
-
-
-def _trial_by_trial(spec: StudySpec, log: Log, wait_s: float) -> float:
-    """The same of a simulation in which each trial takes over nodes as soon as these are free. Of a trial's
-    starts, one in each stage counts."""
-    profile, stages = of_study.profile(spec), joined(of_study.experiments(spec)).stages
-    ready = [found for i in log.intervals if (found := _ready(i, log, wait_s)) is not None]
-    there = course(replace(log, intervals=ready))
-
-    def rate(nodes: int) -> float:
-        return 1 / profile.iteration_s(max(1, nodes))
-
-    end = ends_at(there.times - log.begin, there.sizes.astype(int), stages, rate)
-    return end + profile.start.mean * len(stages)
-
-
-def _ready(interval: Interval, log: Log, wait_s: float) -> Interval | None:
-    """A node from when it can be used; those of the begin can be at once."""
-    start = interval.start + (wait_s if interval.start > log.begin else 0.0)
-    return interval._replace(start=start) if start < interval.end else None
 
 
 def main() -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 from hpo_planned import cost, on_machines, planned, pollux
 from hpo_tables import Table
 
-from bftrainer.search.plan.experiment import successive_halving
-from bftrainer.search.plan.profile import Latency, Per, Profile, Spread
-from bftrainer.search.plan.simulate import Simulator
+from bftrainer.search.plan.model.experiment import successive_halving
+from bftrainer.search.plan.model.profile import ExperimentProfile, Latency, Per, Spread
+from bftrainer.search.plan.model.simulate import Simulator
 
 ITERATION_S, MINUTES = 8.0, 20.0
 """Of figures 10 and 11: figure 11 states 20 minutes, neither states how long an iteration takes."""
 
 
-def functions(profile: Profile) -> Profile:
+def functions(profile: ExperimentProfile) -> ExperimentProfile:
     """The same, billed per function."""
     return replace(profile, billing=replace(profile.billing, per=Per.FUNCTION, minimum_s=0.0))
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from hpo_profiles import Curve, per_iteration, strong_scaling, together
 
-from bftrainer.search.plan.baselines import Plan, cheapest, fixed_sizes, fixed_trials
-from bftrainer.search.plan.exact import exact
-from bftrainer.search.plan.experiment import Experiment
-from bftrainer.search.plan.greedy import greedy
-from bftrainer.search.plan.profile import Billing, Latency, Profile
-from bftrainer.search.plan.simulate import Simulator
-from bftrainer.search.plan.table import tabulate
+from bftrainer.search.plan.baselines import StagePlan, cheapest, fixed_sizes, fixed_trials
+from bftrainer.search.plan.methods.exact import exact
+from bftrainer.search.plan.methods.greedy import greedy
+from bftrainer.search.plan.model.experiment import Experiment
+from bftrainer.search.plan.model.profile import Billing, ExperimentProfile, Latency
+from bftrainer.search.plan.model.simulate import Simulator
+from bftrainer.search.plan.model.table import tabulate
 
 MACHINE = 12.24
 """Dollars an hour of a p3.8xlarge with four GPUs, on demand, in 2021."""
@@ -23,10 +23,10 @@ MACHINE = 12.24
 class Planned:
     """The plans of one search under one deadline; None where none is on time."""
 
-    static: Plan | None
-    naive: Plan | None
-    greedy: Plan | None
-    exact: Plan | None
+    static: StagePlan | None
+    naive: StagePlan | None
+    greedy: StagePlan | None
+    exact: StagePlan | None
 
     @property
     def saving(self) -> str:
@@ -36,7 +36,7 @@ class Planned:
         return f"{self.static.estimate.total / self.exact.estimate.total:.2f}x"
 
 
-def planned(search: Experiment, profile: Profile, minutes: float, *, samples: int = 32) -> Planned:
+def planned(search: Experiment, profile: ExperimentProfile, minutes: float, *, samples: int = 32) -> Planned:
     """Plan a search by all planners."""
     simulator, deadline_s = Simulator(search, profile, samples=samples), 60 * minutes
     table = tabulate(simulator)
@@ -44,17 +44,17 @@ def planned(search: Experiment, profile: Profile, minutes: float, *, samples: in
     return Planned(
         static=static,
         naive=cheapest(fixed_trials(simulator), deadline_s),
-        greedy=greedy(simulator, table, deadline_s, static),
+        greedy=greedy(simulator, deadline_s, static),
         exact=exact(simulator, table, deadline_s).plan,
     )
 
 
-def cost(plan: Plan | None) -> str:
+def cost(plan: StagePlan | None) -> str:
     """What a plan costs."""
     return f"${plan.estimate.total:,.2f}" if plan else "-"
 
 
-def clock(plan: Plan | None) -> str:
+def clock(plan: StagePlan | None) -> str:
     """How long a plan takes, as minutes and seconds."""
     return f"{int(plan.estimate.jct_s) // 60}:{int(plan.estimate.jct_s) % 60:02}" if plan else "-"
 
@@ -64,9 +64,9 @@ def pollux(traces: Path, model: str, batch: int) -> Curve:
     return strong_scaling(together(traces / "pollux-osdi21" / "traces" / model), batch)
 
 
-def on_machines(curve: Curve, iteration_s: float, **changes: object) -> Profile:
+def on_machines(curve: Curve, iteration_s: float, **changes: object) -> ExperimentProfile:
     """A profile on machines with four GPUs, where an iteration takes `iteration_s` on one GPU."""
-    own = Profile(
+    own = ExperimentProfile(
         curve=curve,
         iteration_samples=per_iteration(curve, iteration_s),
         node_workers=4,

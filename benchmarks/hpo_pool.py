@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,10 +13,10 @@ from hpo_tables import Table
 from bftrainer.replay import scenario
 from bftrainer.replay.evaluate import evaluate
 from bftrainer.search.plan.buy import buy
-from bftrainer.search.plan.experiment import Experiment, Stage, successive_halving
-from bftrainer.search.plan.pool import Pool
-from bftrainer.search.plan.profile import Latency, Profile
-from bftrainer.search.plan.simulate import Simulator
+from bftrainer.search.plan.model.experiment import Experiment, Stage, successive_halving
+from bftrainer.search.plan.model.profile import ExperimentProfile, Latency
+from bftrainer.search.plan.model.simulate import Simulator
+from bftrainer.search.plan.pools.pool import Pool
 from bftrainer.traces.logs import cut, load
 
 EPOCH = 1_281_167
@@ -27,7 +28,7 @@ def summit_pool(traces: Path) -> Table:
     """64 ShuffleNet trials of up to 40 epochs on 1,024 nodes of Summit, by how trials are stopped."""
     folder = traces / "summit-2021"
     log = cut(load(folder / "idle_intervals_2021-02-10_16.csv.xz"), None, None, 1024)
-    profile = Profile(
+    profile = ExperimentProfile(
         curve=summit(folder / "imagenet_scalability_7models.csv", "shufflenet"),
         iteration_samples=EPOCH,
         most=64,
@@ -42,7 +43,9 @@ def summit_pool(traces: Path) -> Table:
     lines = []
     for name, search in searches:
         pool = Pool(Simulator(search, profile, samples=1), log, HOURS * 3600)
+        began = time.perf_counter()
         found = pool.forecast()
+        took_s = time.perf_counter() - began
         low, high = found.interval(pool.deadline_s)
         work = sum(stage.trials * stage.iterations for stage in search.stages)
         bought = buy(pool, 0.95)
@@ -56,10 +59,17 @@ def summit_pool(traces: Path) -> Table:
                 f"{found.chance(pool.deadline_s):.0%} ({low:.0%} to {high:.0%})",
                 f"{bought.total:.1f}" if bought.reached else "-",
                 ", ".join(map(str, bought.forecast.bought)),
+                f"{took_s:.1f}",
             )
         )
     head = ("early stopping", "epochs in all", "for the trial that is kept", "done after (median)")
-    return (*head, f"within {HOURS:g} h", "node-hours to buy for 95 %", "nodes by stage"), lines
+    return (
+        *head,
+        f"within {HOURS:g} h",
+        "node-hours to buy for 95 %",
+        "nodes by stage",
+        "seconds of the forecast",
+    ), lines
 
 
 STARTS_H = (5.0, 30.0, 55.0, 80.0, 105.0)

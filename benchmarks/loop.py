@@ -8,7 +8,8 @@ every turn: its length by the wall clock, without the time in which another proc
 the CPU time in it. Of a main job it measures how long it waits for its nodes, since it came and since a poll
 first showed it. Memory is the most that the daemon's process alone has had resident meanwhile.
 
-With --json the last line is one JSON object. `full` mounts a small file system, which only root may do. To
+With --json the last line is one JSON object. `full` mounts a small file system, and `doors` has
+several users, which only root can do. To
 fill the store of `events` takes two minutes, once, if --filled names a file to keep it in.
 """
 
@@ -47,10 +48,16 @@ def row(name: str, found: Figures) -> str:
 def run(name: str, condition: Condition, options: Options) -> Figures | None:
     """Measure one condition; None where it cannot be had here."""
     if condition.root and os.geteuid():
-        print(f"{name:12} left out: only root can mount a file system")
+        print(f"{name:12} left out: only root can")
         return None
     found = measured(condition, options)
     print(row(name, found), flush=True)
+    if own := found.submitted_s:
+        taken = sorted(took for took in own if took >= 0)
+        print(
+            f"{'':12}  another user submitted {len(own)} times: {len(own) - len(taken)} refused, median "
+            f"{statistics.median(taken or [0.0]):.2f} s, longest {max(taken, default=0.0):.2f} s"
+        )
     for slow in found.slowest[: options.slowest]:
         print(f"{'':12}  {slow}")
     return found

@@ -9,18 +9,35 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import growth
 import sqlalchemy as sa
 
 from bftrainer.store import tables as t
 from tests.support.hostile.attacks import attacking
+from tests.support.hostile.daemon import EVERYONE
 from tests.support.hostile.world import GOOD, NODES, World
 from tests.support.site import SCRIPTS
 
 LOCKED_S = 40.0
 DISK_MB = 400
 MORE_NODES = (*NODES, "n4")
+OTHER = 1
+"""The uid of a user who means no harm."""
+SUBMITTED = "submitted.jsonl"
+LARGE = {"min": len(NODES) + 9, "max": len(NODES) + 99}
+"""Nodes of trainers that wait: what runs on nodes of this machine would take its cores from the daemon."""
+CURVE = [[LARGE["min"], 1.0], [LARGE["max"], 3.0]]
+FAIR_SPEC = {"name": "NAME", "command": ["true"], "nodes": LARGE}
+FAIR_STUDY = {
+    "name": "NAME",
+    "trainer": {"command": ["true", "{p}"], "nodes": LARGE},
+    "space": {"p": {"float": [0.0, 1.0]}},
+    "metric": "m",
+    "trials": 4,
+    "budget": 10,
+}
 PROGRESS = {
     "type": "progress",
     "generation": 10**9,
@@ -160,6 +177,62 @@ def _fill(world: World, trainers: int, events: int, kept: Path | None) -> None:
         shutil.copyfile(database, kept)
 
 
+@contextlib.contextmanager
+def for_everyone(world: World, options: Options) -> Iterator[None]:
+    """The daemon serves all users of the machine."""
+    (world.root / EVERYONE).touch()
+    yield
+
+
+@contextlib.contextmanager
+def doors(world: World, options: Options) -> Iterator[None]:
+    """One user at every door of the API, and another one who submits now and then."""
+    (world.root / SUBMITTED).touch()
+    (world.root / SUBMITTED).chmod(0o666)
+    fair = {"spec": json.dumps(FAIR_SPEC), "study": json.dumps(FAIR_STUDY), "into": world.root / SUBMITTED}
+    with (
+        attacking("every_door", by_stranger=True, at=world.socket, studies=heavy_studies(), spec=long_spec()),
+        attacking("submitting", by_stranger=True, uid=OTHER, at=world.socket, every_s=0.7, **fair),
+    ):
+        yield
+
+
+def heavy_studies() -> list[str]:
+    """Studies that cost as much as a daemon takes, and such that would cost more."""
+    one = {"choice": [0]}
+    grid = {name: {"choice": list(range(256))} for name in "ab"} | {f"p{n}": one for n in range(96)}
+    numbers = {f"p{n}": {"float": [0.0, 1.0]} for n in range(100)}
+    usual: dict[str, Any] = {"metric": "m", "trials": 5_000, "budget": 10**15, "parallelism": 256}
+    usual |= {"trainer": {"command": ["true", "{params}"], "nodes": LARGE, "curve": CURVE}}
+    amplified = {"trainer": {"command": ["true", "{params}" * 1900], "nodes": LARGE}}
+    kinds: list[dict[str, Any]] = [
+        {"space": grid, "sampler": "grid"},
+        {"space": numbers, "sampler": "tpe"},
+        {"space": numbers, "sampler": "cmaes", "stopping": {"median": {}}},
+        {"space": numbers, "stopping": {"asha": {"least": 1, "eta": 2}}, "deadline": "1h"},
+        {"space": numbers, "stopping": {"hyperband": {"least": 1, "eta": 2}}, "deadline": "1h"},
+        {"space": {"p": {"int": [0, 10**12]}}, "sampler": "grid"},
+        {"space": {"p": {"float": [0.0, 1.0], "step": 1e-12}}, "sampler": "grid"},
+        {"space": {"p": {"choice": ["x" * 10_000]}}, **amplified},
+        {"space": {"p": {"float": [0.0, 1.0]}}, "storage": "sqlite:////" + "0/../" * 190 + "x.db"},
+    ]
+    # trials without a trainer of their own beyond what a user may have wait
+    return [
+        json.dumps(
+            {"name": f"heavy{round_}-{number}", **usual, **kind, **({} if round_ else {"trials": 256})}
+        )
+        for round_ in range(2)
+        for number, kind in enumerate(kinds)
+    ]
+
+
+def long_spec() -> str:
+    """A spec that has all that a spec may have."""
+    env = {f"KEY{n}": "x" * 20 for n in range(700)}
+    own = {"name": "long", "command": ["true"], "nodes": LARGE, "env": env}
+    return json.dumps({**own, "curve": [[n, n] for n in range(*LARGE.values())]})
+
+
 # strangers and agents
 
 
@@ -260,6 +333,12 @@ CONDITIONS: dict[str, Condition] = {
         says="1,000,000 events are stored, and the same is asked", prepared=many_events, attack=asked
     ),
     "asked": Condition(says="status and metrics are asked 20 times a second each", attack=asked),
+    "doors": Condition(
+        says="a user at every door of the API at once, beside another one who submits",
+        prepared=for_everyone,
+        attack=doors,
+        root=True,
+    ),
     "all": Condition(says="all of these at once", attack=everything, prepared=all_prepared, nodes=MORE_NODES),
 }
 """By name; `--list` prints what they say."""

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import aiohttp
-from loop_conditions import Condition, Options
+from loop_conditions import SUBMITTED, Condition, Options
 
 from tests.support.hostile.world import Watch, World
 
@@ -43,6 +43,7 @@ class Figures:
     trained: bool
     reasons: list[str]
     slowest: list[str]
+    submitted_s: list[float]  # of another user beside the attack; those that were refused are -1
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -134,8 +135,15 @@ def _figures(world: World, watch: Watch, readiness: Readiness, memory_mb: float)
         alive=is_alive,
         trained=_trained(world, watch) if is_alive else False,
         reasons=[*readiness.reasons(), *([] if is_alive else ["THE DAEMON HAS ENDED"])],
+        submitted_s=_submitted(world),
         slowest=[_explained(turn) for turn in sorted(long, key=_own_s, reverse=True)[:10]],
     )
+
+
+def _submitted(world: World) -> list[float]:
+    file = world.root / SUBMITTED
+    found = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return [own["took_s"] if own["status"] == 201 else -1.0 for own in found]
 
 
 def _own_s(turn: dict[str, Any]) -> float:

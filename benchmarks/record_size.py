@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bftrainer.model.machine import Node, NodeState, Snapshot
-from bftrainer.recording.lines import Machine, header, line, machine
+from bftrainer.recording.lines import RecordedMachine, header, line, machine
 from bftrainer.recording.series import Series
 from bftrainer.traces.intervals import changes
 from bftrainer.traces.logs import Log, LogOptions, cut, load
@@ -30,7 +30,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         series = Series(Path(folder), rotate_mb=64.0, most_mb=100_000.0)
         series.begin(0.0, header("slurm", "0", asked.every))
-        before: Machine | None = None
+        before: RecordedMachine | None = None
         count, told, plain, worked_s = 0, 0, 0, 0.0
         for moment, pool, changed in polls(log, asked.every):
             began = time.perf_counter()

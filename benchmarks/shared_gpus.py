@@ -23,8 +23,8 @@ from pathlib import Path
 
 from bftrainer.allocate import decide
 from bftrainer.engine.decide import candidates
+from bftrainer.engine.gpus.plan import Price, ground_of, holders_of
 from bftrainer.engine.question import problem_of
-from bftrainer.engine.shared import Price, ground_of, holders_of
 from bftrainer.engine.state import State, Step
 from bftrainer.engine.step import step
 from bftrainer.engine.take import take

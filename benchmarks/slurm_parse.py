@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 
 from bftrainer.schedulers.slurm import text
-from bftrainer.schedulers.slurm.ours import Ours
-from bftrainer.schedulers.slurm.text import SEPARATOR
+from bftrainer.schedulers.slurm.dialect import SEPARATOR
+from bftrainer.schedulers.slurm.own_jobs import SlurmOwnJobs
 from bftrainer.schedulers.slurm.view import interpret
 
 NOW, MARK = 1_795_000_000, "0123456789abcdef"
@@ -113,7 +113,7 @@ def main() -> None:
     total = timed("scontrol", lambda: text.machine(shown), asked.repeat)
     total += timed("squeue", lambda: text.jobs(queue.encode(), MARK), asked.repeat)
     parsed, jobs = text.machine(shown), text.jobs(queue.encode(), MARK)[0]
-    ours = Ours("0a1b2c3d", "bft", frozenset({"bft"}), "backfill")
+    ours = SlurmOwnJobs("0a1b2c3d", "bft", frozenset({"bft"}), "backfill")
     total += timed("nodes, pilots, claims", lambda: interpret(parsed, jobs, ours, now=NOW), asked.repeat)
     view = interpret(parsed, jobs, ours, now=NOW)
     print(f"{'together':24} {total:7.1f} ms")

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 
 from bftrainer.schedulers.slurm import values, view
-from bftrainer.schedulers.slurm.ours import Ours
-from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow, Partition
+from bftrainer.schedulers.slurm.own_jobs import SlurmOwnJobs
+from bftrainer.schedulers.slurm.rows import NodeRow, Partition, SlurmJobRow, SlurmMachine
 
 NODES, USERS, JOBS = 5000, 10, 500
 NAMES = [f"n{i:04}" for i in range(NODES)]
 NOW = 1e9
-OURS = Ours("abcdef01", "bftrainer", None, "backfill", frozenset({"batch"}))
+OURS = SlurmOwnJobs("abcdef01", "bftrainer", None, "backfill", frozenset({"batch"}))
 ROW = NodeRow("", "ALLOCATED", frozenset(), ("batch", "backfill"), ("f1", "f2"), "", 0, 64, 256_000)
 KINDS: dict[str, Callable[[int], dict[str, object]]] = {
     "alike": lambda i: {},
@@ -32,7 +32,7 @@ KINDS: dict[str, Callable[[int], dict[str, object]]] = {
 }
 
 
-def job(number: int, user: str, given: dict[str, object]) -> JobRow:
+def job(number: int, user: str, given: dict[str, object]) -> SlurmJobRow:
     """A waiting job."""
     values_: dict[str, object] = {
         **dict.fromkeys(("required", "excluded", "features", "reservation", "name"), ""),
@@ -56,7 +56,7 @@ def job(number: int, user: str, given: dict[str, object]) -> JobRow:
         "reason": "Priority",
         **given,
     }
-    return JobRow(**values_)  # type: ignore[arg-type]
+    return SlurmJobRow(**values_)  # type: ignore[arg-type]
 
 
 def main() -> None:
@@ -77,7 +77,7 @@ def main() -> None:
         jobs = [job(i, f"user{i // JOBS}", given(i)) for i in range(USERS * JOBS)]
         values.names.cache_clear()
         began = time.thread_time()
-        seen = view.interpret(Machine(nodes, partitions, ()), [*pilots, *jobs], OURS, now=NOW)
+        seen = view.interpret(SlurmMachine(nodes, partitions, ()), [*pilots, *jobs], OURS, now=NOW)
         took, claims = time.thread_time() - began, len(seen.snapshot.claims)
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         print(f"{kind:20}  {took:5.2f}  {claims:8}  {memory:8}", flush=True)

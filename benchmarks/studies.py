@@ -28,15 +28,15 @@ from pathlib import Path
 
 from bftrainer.api.client import Client, DaemonError
 from bftrainer.cli.daemon_command import in_short_turns
-from bftrainer.cli.shared.studies import WIDTH
-from bftrainer.cli.study_show import ASKED
+from bftrainer.cli.studies.show import ASKED
+from bftrainer.cli.studies.words import WIDTH
 from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.model.events import TrainerEnded
 from bftrainer.model.reports import Progress
-from bftrainer.search.parse import parse
-from bftrainer.search.stored import stored_study, stored_trial
-from bftrainer.search.trial import Result, Source, Study, Trial, TrialStatus
+from bftrainer.search.files.parse import parse
+from bftrainer.search.rows import stored_study, stored_trial
+from bftrainer.search.trial import RungResult, Study, StudyFile, Trial, TrialStatus
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
 from tests.support.no_nodes import NoNodes
@@ -104,7 +104,7 @@ class Machine:
 def seed(folder: Path, trials: int, sampler: str) -> None:
     """Store a study most of whose trials have paused at the first rung."""
     text = STUDY.format(name="large", trials=trials, sampler=sampler)
-    source = Source(text=text, file="s.yaml", base="/")
+    source = StudyFile(text=text, file="s.yaml", base="/")
     study = Study.new(1, parse(text, "s.yaml", Path("/")), getpass.getuser(), time.time(), source)
     draw, rung = random.Random(0), study.brackets[0].budgets[0]
     made = [made_trial(number, rung, draw) for number in range(int(MADE * trials))]
@@ -124,7 +124,7 @@ def made_trial(number: int, samples: int, draw: random.Random) -> Trial:
         run=1,
         samples=samples,
         value=course[-1][1],
-        results=(Result(rung=0, samples=samples, value=course[-1][1]),),
+        results=(RungResult(rung=0, samples=samples, value=course[-1][1]),),
         course=course,
     )
 
@@ -214,7 +214,7 @@ def measure(client: Client, args: argparse.Namespace, pid: int, folder: Path) ->
         "study submit": submit_small,
         "study cancel": lambda: client.call("POST", f"studies/{newest}/cancel"),
         "study list": lambda: client.call("GET", "studies"),
-        "study show": lambda: client.call("GET", "studies/large", course=WIDTH, trials=ASKED),
+        "study show": lambda: client.study("large", course=WIDTH, trials=ASKED),
         "status": lambda: client.call("GET", "status"),
         "list": lambda: client.call("GET", "trainers", limit=20),
     }

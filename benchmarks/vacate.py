@@ -3,7 +3,8 @@
     python benchmarks/vacate.py
 
 Every claim names other nodes, as jobs with a `--nodelist` or `--exclude` of their own do. All claims together
-name a million nodes at most (`MOST_CHOICES` of schedulers/slurm/walk.py). Trainers of the sizes 1, 2, 4, ...
+name a million nodes at most (`MOST_CHOICES` of schedulers/slurm/queue/walk.py). Trainers of the sizes 1, 2,
+4, ...
 lose speed in steps: all nodes of a claim are chosen together then.
 """
 

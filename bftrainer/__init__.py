@@ -4,4 +4,4 @@ After Liu, Papka, Kettimuthu and Foster, "BFTrainer: Low-Cost Training of Neural
 Unfillable Supercomputer Nodes" (2021). `docs/architecture.md` says which module does what.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"

@@ -33,5 +33,9 @@ class UnstorableError(StoreError):
     """The values themselves cannot be stored: to try again would fail again."""
 
 
+class DamagedError(StoreError):
+    """A row of the database holds what bftrainer would not have written."""
+
+
 class NameTakenError(StoreError):
     """An unfinished trainer of the same user has this name."""

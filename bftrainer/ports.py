@@ -1,4 +1,4 @@
-"""What the daemon needs from outside, as Protocols: real and simulated parts implement the same ones."""
+"""The daemon's needs from outside, as Protocols: real and simulated parts implement the same ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a program of a user finds the daemon that it talks to."""
+"""Finds the daemon that a user's program talks to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bftrainer.api.client import Client
 from bftrainer.api.munge import Munge
-from bftrainer.api.received import Bounds
+from bftrainer.api.received import ResponseLimits
 from bftrainer.settings.daemon import SOCKET
 from bftrainer.settings.sources import load
 
@@ -19,10 +19,10 @@ def connect(config: Path | None, state_dir: str | None, patience_s: float | None
     Raises:
         BftrainerError: The settings are wrong.
     """
-    own = load({"state_dir": state_dir}, file=config)
-    bounds = Bounds(most_mb=own.max_received_mb, patience_s=patience_s)
+    settings = load({"state_dir": state_dir}, file=config)
+    bounds = ResponseLimits(patience_s=patience_s)
     if state_dir is not None:
-        return Client(own.state_dir / SOCKET, bounds=bounds)
-    if own.server is not None:
-        return Client(own.server, Munge(own.munge_socket), bounds)
-    return Client(own.socket, bounds=bounds)
+        return Client(settings.state_dir / SOCKET, bounds=bounds)
+    if settings.server is not None:
+        return Client(settings.server, Munge(settings.munge_socket), bounds)
+    return Client(settings.socket, bounds=bounds)

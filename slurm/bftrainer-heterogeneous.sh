@@ -7,7 +7,7 @@
 #
 # bftrainer-heterogeneous.lua then gives the twins to heterogeneous jobs. A twin has the priority and the usage factor
 # of its QOS; if the QOS has limits, set them for the twin, too (they count apart). Run it again when accounts get a
-# QOS, or when a QOS preempts others than before. To undo it: take the .lua file out, then
+# QOS, or when a QOS preempts others than before. To undo it: take the .lua file out, restart slurmctld, then
 # sacctmgr delete qos QOS-het
 set -eu
 test $# -gt 0 || { echo "say which QOS preempt bftrainer, for example: $0 normal" >&2; exit 2; }

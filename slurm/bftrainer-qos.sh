@@ -4,7 +4,8 @@
 #   bftrainer-qos.sh NODES USER...      at most NODES nodes at a time for pilots of these users
 #
 # It can be run again, to change NODES or to add users. bftrainer's settings for it: slurm_qos=bftrainer,
-# slurm_account=bftrainer. To undo it: sacctmgr delete account bftrainer; sacctmgr delete qos bftrainer
+# slurm_account=bftrainer. To undo it, first take AllowQos=bftrainer out of slurm.conf and restart slurmctld, which may
+# end without the QOS; then: sacctmgr delete account bftrainer; sacctmgr delete qos bftrainer
 #
 # The account keeps pilots out of the limits and the shares of the users' own accounts. The QOS:
 #   UsageFactor=0         pilots are not charged: no fair share, no budget

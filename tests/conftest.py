@@ -2,7 +2,9 @@
 
 import os
 import signal
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("bftrainer", deadline=None)
@@ -11,3 +13,8 @@ signal.signal(
     signal.SIGINT, signal.default_int_handler
 )  # a process that was started in the background ignores it
 os.environ["BFTRAINER_SITE_CONFIG"] = "/nonexistent/config.yaml"
+
+
+def pytest_make_parametrize_id(config: pytest.Config, val: Any, argname: str) -> str | None:
+    """Name bytes by their argument: packed ones hold the time, and all workers must collect the same."""
+    return argname if isinstance(val, bytes) else None

@@ -13,7 +13,7 @@ from rich.text import Text
 from benchmarks.testbeds import workload
 from benchmarks.testbeds.harvest import Harvest, Machine, Outcome, Scene
 from benchmarks.testbeds.runs import spread, waits, with_room
-from bftrainer.cli.shared.studies import study_line
+from bftrainer.cli.studies.words import study_line
 
 LINE_S = 5.0
 """Without a terminal, a line comes so often."""

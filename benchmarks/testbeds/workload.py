@@ -11,8 +11,9 @@ from pathlib import Path
 
 from bftrainer.traces.formats.lines import Lines
 from bftrainer.traces.formats.swf import Parser, Request, machine
-from bftrainer.traces.intervals import UNREADABLE, LogError, open_text
+from bftrainer.traces.intervals import UNREADABLE, LogError
 from bftrainer.traces.logs import LogOptions
+from bftrainer.traces.packed import open_text
 
 SHORTEST_S = 0.5
 LONGEST = 0.1

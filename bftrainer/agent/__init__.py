@@ -1,1 +1,1 @@
-"""What runs inside a pilot: starts, watches and stops the workers of one node."""
+"""The agent, which runs inside a pilot: starts, watches and stops the workers of one node."""

@@ -14,12 +14,12 @@ import signal
 from collections.abc import Coroutine
 from typing import Any
 
-from bftrainer.agent.connection import Connection, running
+from bftrainer.agent.connection import DaemonConnection, running
+from bftrainer.agent.files.logs import FolderError
 from bftrainer.agent.node_workers import NodeWorkers
 from bftrainer.agent.process import Program, adopt_orphans, kill_adopted
 from bftrainer.agent.seats import Seat, Seats, SeatsError
 from bftrainer.agent.warm import WarmPool
-from bftrainer.agent.worker import FolderError
 from bftrainer.model.reports import Message
 from bftrainer.wire.phases import Phase
 from bftrainer.wire.words import fit
@@ -43,13 +43,13 @@ class Agent:
         self, *, node: str, tag: str, secret: str, daemon: str, orphan_s: float, address: str = ""
     ) -> None:
         self._node = node
-        self._connection = Connection(
+        self._connection = DaemonConnection(
             node=node, tag=tag, secret=secret, daemon=daemon, orphan_s=orphan_s, address=address
         )
         self._workers: dict[int, NodeWorkers] = {}  # trainer -> its workers here
         self._queue: list[Message] = []  # starts that wait for the node to be free
         self._exit = asyncio.Event()
-        self._parting = False
+        self._parting = self._is_ending = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._warm = WarmPool(f"{node} {daemon}")
         self._seats = Seats.of_this_process()
@@ -78,9 +78,25 @@ class Agent:
         if self._connection.connected and self._workers and not self._parting:
             self._parting = True
             self._connection.tell({"type": "bye"})
-            loop.call_later(TERM_S, self._exit.set)
+            loop.call_later(TERM_S, self._end)
         else:
+            self._end()
+
+    def _end(self) -> None:
+        """End: at once; where no other node has a state, once it is written and its worker has left."""
+        last = [worker for worker in self._workers.values() if worker.has_the_only_state]
+        write_s = max((worker.order.get("write_s", 0.0) for worker in last), default=0.0)
+        if not write_s or self._is_ending:
             self._exit.set()
+            return
+        self._is_ending = self._parting = True
+        for worker in last:
+            worker.send(self._dissolved())
+            worker.leave_within(write_s)
+        asyncio.get_running_loop().call_later(write_s, self._exit.set)
+
+    def _dissolved(self) -> Message:
+        return {"type": "regroup", "generation": 1 << 60, "members": [], "leaving": [self._node]}
 
     # what the connection needs
 
@@ -100,9 +116,8 @@ class Agent:
 
     async def give_up(self) -> None:
         """No daemon will ever take the workers over: let them write checkpoints, then end."""
-        dissolved = {"type": "regroup", "generation": 1 << 60, "members": [], "leaving": [self._node]}
         for worker in list(self._workers.values()):
-            worker.send(dissolved)
+            worker.send(self._dissolved())
             worker.stop(GIVE_UP_S) if worker.order["gated"] else worker.leave_within(GIVE_UP_S)
         for _ in range(round((GIVE_UP_S + 5.0) / GONE_S)):
             if not self._workers:
@@ -140,7 +155,7 @@ class Agent:
         if kind == "start":
             self._start(order)
         elif kind == "exit":
-            self._exit.set()
+            self._end()
         elif kind == "warm":
             self._do(self._warm.prepare(Program.of(order)))
         elif kind == "go":
@@ -259,7 +274,7 @@ class Agent:
             if not worker.has_failed:
                 self._seats.health.worked()
         ended = _exited(worker.trainer, worker.generation, worker.run, worker.phase, code)
-        self._connection.tell({**ended, "reason": reason, "last": worker.last})
+        self._connection.tell({**ended, "reason": reason, "last": worker.last, "kept": worker.kept})
         if self._parting and not self._workers:
             asyncio.get_running_loop().call_soon(self._exit.set)
         elif not self._exit.is_set():

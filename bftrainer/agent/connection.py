@@ -10,7 +10,7 @@ from typing import Protocol
 
 import aiohttp
 
-from bftrainer.agent.outbox import Outbox
+from bftrainer.agent.outbox import AgentOutbox
 from bftrainer.model.reports import Message
 from bftrainer.wire import seal
 from bftrainer.wire.headers import NONCE_HEADER, PROTOCOL, PROTOCOL_HEADER, TAG_HEADER
@@ -23,7 +23,7 @@ RETRY_S = 0.2
 HEARTBEAT_S = 10.0
 CONNECT_S = 20.0
 MAX_SENT = 63_000
-"""A message to the daemon has at most so many bytes: with its MAC it is within the least `max_message_kb`."""
+"""A message to the daemon has at most so many bytes: with its MAC it is within `HubLimits.message`."""
 MAX_ORDER = 8 * 1024 * 1024
 """A daemon's message has at most so many bytes; one with the names of 100,000 members has fewer."""
 
@@ -48,7 +48,7 @@ class Owner(Protocol):
         ...
 
 
-class Connection:
+class DaemonConnection:
     """Keeps one connection to the daemon, which is the path of its Unix socket, or host:port.
 
     What is said without a connection is dropped, since the next hello says what runs here; but the ends of
@@ -64,7 +64,7 @@ class Connection:
         """Where this node's workers listen for peers; by default where it met the daemon first."""
         self.heard_at = 0.0
         """When the daemon was last there, by the clock of the event loop."""
-        self._outbox = Outbox()
+        self._outbox = AgentOutbox()
         self._refused = ""  # what the daemon last said instead of letting us connect
 
     @property

@@ -1,4 +1,4 @@
-"""Which cores each worker of a node gets. Pure, but for what `near` reads."""
+"""Divides a node's cores among its workers. Pure, but for what `near` reads."""
 
 from __future__ import annotations
 

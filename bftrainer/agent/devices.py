@@ -25,6 +25,8 @@ KINDS = {SIMULATED: "simulated", CUDA: "cuda", ROCR: "rocm", HIP: "rocm", LEVEL_
 name the same say the same: a batch system that does not know the vendor sets all."""
 BELOW_ROCR = (HIP, CUDA, "GPU_DEVICE_ORDINAL")
 """On AMD's machines these count among what `ROCR_VISIBLE_DEVICES` leaves visible."""
+DEVICE_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dri/renderD128", "/dev/accel")
+"""Of these a machine with GPUs or other accelerators has at least one."""
 MAX_DEVICES = 1024
 HINTS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 _NAME = re.compile(r"\d+(\.\d+)?|(GPU|MIG)-[0-9A-Za-z/_-]+")
@@ -45,14 +47,14 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Devices:
+class PilotDevices:
     """All devices of a pilot, of one kind; an empty kind and none where the environment names none."""
 
     kind: str = ""
     all: tuple[Device, ...] = ()
 
 
-def devices_of(env: Mapping[str, str], vendor: str = "") -> Devices:
+def devices_of(env: Mapping[str, str], vendor: str = "") -> PilotDevices:
     """The devices that an environment names. `vendor`: amd, nvidia or empty, see `vendor_of`; batch systems
     set variables of all vendors."""
     if vendor == "amd" and SIMULATED not in env:
@@ -61,8 +63,8 @@ def devices_of(env: Mapping[str, str], vendor: str = "") -> Devices:
     for variable in variables:
         if names := names_in(env.get(variable, "")):
             alike = tuple(own for own in variables if names_in(env.get(own, "")) == names)
-            return Devices(KINDS[variable], _devices(env, names, alike))
-    return Devices()
+            return PilotDevices(KINDS[variable], _devices(env, names, alike))
+    return PilotDevices()
 
 
 def vendor_of(present: Mapping[str, bool]) -> str:
@@ -70,6 +72,19 @@ def vendor_of(present: Mapping[str, bool]) -> str:
     if present.get("/dev/nvidiactl"):
         return "nvidia"
     return "amd" if present.get("/dev/kfd") else ""
+
+
+def told_to_use_cpu(env: Mapping[str, str], present: Mapping[str, bool]) -> dict[str, str]:
+    """What a process with this environment is to have in it as well where it sees no GPU: else accelerate,
+    and Hugging Face's Trainer, take no notice of RANK and WORLD_SIZE, and each rank trains by itself.
+
+    `present` says which of `DEVICE_FILES` exist there.
+    """
+    given = {
+        variable: names_in(env[variable]) for variable in KINDS if variable != SIMULATED and variable in env
+    }
+    sees_some = any(given.values()) if given else any(present.values())
+    return {} if sees_some else {"ACCELERATE_USE_CPU": "true"}
 
 
 def names_in(value: str) -> tuple[str, ...]:
@@ -91,16 +106,16 @@ def _words(value: str) -> list[str]:
     return [word.strip() for word in value.split(",")]
 
 
-def _of_amd(env: Mapping[str, str]) -> Devices:
+def _of_amd(env: Mapping[str, str]) -> PilotDevices:
     outer = names_in(env.get(ROCR, ""))
     if not outer:
         set_ = [variable for variable in (HIP, CUDA) if names_in(env.get(variable, ""))]
         names = names_in(env[set_[0]]) if set_ else ()
-        return Devices("rocm" if names else "", _devices(env, names, tuple(set_)))
+        return PilotDevices("rocm" if names else "", _devices(env, names, tuple(set_)))
     inner = names_in(env.get(HIP, "")) or names_in(env.get(CUDA, ""))
     below = inner != outer and all(name.isdecimal() and int(name) < len(outer) for name in inner)
     names = tuple(outer[int(name)] for name in inner) if inner and below else outer
-    return Devices("rocm", _devices(env, names, (ROCR,), tuple(own for own in BELOW_ROCR if own in env)))
+    return PilotDevices("rocm", _devices(env, names, (ROCR,), tuple(own for own in BELOW_ROCR if own in env)))
 
 
 def _devices(

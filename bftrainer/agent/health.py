@@ -1,4 +1,4 @@
-"""Which devices of a node can be used: one that fails worker after worker is taken out. Pure.
+"""Takes out devices of a node that fail worker after worker. Pure.
 
 A program with a fault fails as well. So after each failure the devices go to other workers: a fault of the
 program stays with the worker's number or strikes anywhere, a fault of the device goes along with it.

@@ -11,10 +11,10 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bftrainer.agent.once import Once
+from bftrainer.agent.merged_reports import MergedReports
 from bftrainer.agent.seats import Seat
 from bftrainer.agent.warm import WarmPool
-from bftrainer.agent.worker import Worker
+from bftrainer.agent.worker import WorkerProcess
 from bftrainer.wire.phases import Phase
 from bftrainer.wire.words import fit
 
@@ -51,10 +51,13 @@ class NodeWorkers:
         self.generation: int = order["generation"]
         self.has_started = False
         self._node, self._said, self._over, self._failed = node, said, over, failed
-        self._all = [Worker(order, node, address, warm, self._heard, self._ended, seat) for seat in seats]
-        self._once = Once(len(self._all), gated=order["gated"])
+        self._all = [
+            WorkerProcess(order, node, address, warm, self._heard, self._ended, seat) for seat in seats
+        ]
+        self._once = MergedReports(len(self._all), gated=order["gated"])
         self._codes: dict[int, int] = {}  # of those that have ended
         self._first: tuple[int, str] | None = None  # the end that took the others along
+        self._late: tuple[int, str] | None = None  # a failure after the work was done, which took none along
         self._reason = ""  # of the one that the daemon gave, or the first process
         self._leader_first = False
 
@@ -76,7 +79,7 @@ class NodeWorkers:
 
     @property
     def run(self) -> int:
-        """The run that they were told to take part in, see `Worker`."""
+        """The run that they were told to take part in, see `WorkerProcess`."""
         return self._all[0].run
 
     @property
@@ -89,16 +92,26 @@ class NodeWorkers:
         """What the first said last of its progress."""
         return self._all[0].last
 
+    @property
+    def has_the_only_state(self) -> bool:
+        """Whether a state would be lost with this node, see `LastState`."""
+        return any(worker.state.is_at_risk for worker in self._all)
+
+    @property
+    def kept(self) -> int | None:
+        """The step of the last checkpoint, see `LastState`."""
+        return self._all[0].state.kept
+
     # orders
 
     async def start(self) -> None:
-        """Start all processes. Raises as `Worker.start`."""
+        """Start all processes. Raises as `WorkerProcess.start`."""
         for worker in self._all:
             await worker.start()
         self.has_started = True
 
     def go(self, order: dict[str, Any]) -> None:
-        """Let gated processes run their script. Raises `OSError` as `Worker.go`."""
+        """Let gated processes run their script. Raises `OSError` as `WorkerProcess.go`."""
         each = order.get("each") or [{}] * self.count
         for worker, own in zip(self._all, each, strict=True):
             worker.go({**order, "env": {**order["env"], **own}})
@@ -112,8 +125,8 @@ class NodeWorkers:
             worker.send(message)
 
     def stop(self, grace_s: float, *, leader_first: bool = False) -> None:
-        """Tell them to end, see `Worker.stop`; with `leader_first` the first alone, and the others when that
-        has ended."""
+        """Tell them to end, see `WorkerProcess.stop`; with `leader_first` the first alone, and the others
+        when that has ended."""
         if not leader_first or 0 in self._codes:
             for worker in self._running():
                 worker.stop(grace_s)
@@ -140,12 +153,12 @@ class NodeWorkers:
         for worker in self._running():
             worker.fail(reason)
 
-    def _running(self) -> list[Worker]:
+    def _running(self) -> list[WorkerProcess]:
         return [worker for worker in self._all if worker.seat.local_rank not in self._codes]
 
     # what the processes do
 
-    def _heard(self, worker: Worker, message: dict[str, Any]) -> None:
+    def _heard(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
         """A process has said something: pass on what the daemon or the other processes are to know of it."""
         rank = worker.seat.local_rank
         for own in self._once.for_siblings(rank, message, self._node):
@@ -155,34 +168,40 @@ class NodeWorkers:
         for own in self._once.for_daemon(rank, message):
             self._said(self, own)
 
-    def _ended(self, worker: Worker, code: int, reason: str) -> None:
+    def _ended(self, worker: WorkerProcess, code: int, reason: str) -> None:
         rank = worker.seat.local_rank
         self._codes[rank] = code
         if self.count > 1 and self._first is None and self._is_failure(worker, code):
             self._take_down(worker, code, reason)
+        elif self.count > 1 and worker.phase == Phase.FINISHED and code and code not in FROM_OUTSIDE:
+            self._late = self._late or (code, self._how_ended(worker, code, reason))
         for message in self._once.ended(rank) if self._first is None else ():
             self._said(self, message)
         if self._leader_first and rank == 0:
             for other in self._running():
                 other.stop(FOLLOWERS_GRACE_S)
         if len(self._codes) == self.count:
-            own = (code, reason) if self.count == 1 else (self._codes[0], self._reason)
-            code, reason = self._first or own
+            why = reason or (f"exit code {code}{worker.error}" if worker.error else "")
+            own = (code, why) if self.count == 1 else (self._codes[0], self._reason)
+            code, reason = self._first or self._late or own
             self._over(self, code, fit(reason))
 
-    def _is_failure(self, worker: Worker, code: int) -> bool:
+    def _is_failure(self, worker: WorkerProcess, code: int) -> bool:
         """Whether the others are not to go on without it: it failed, or left them in the middle of the
-        work. Once the work is done, only the first counts."""
+        work. Once the work is done, only the first takes others along."""
         done = self._all[0].phase == Phase.FINISHED and worker is not self._all[0]
         if worker.phase == Phase.LEAVING or done:
             return False
         return code != 0 or (worker.phase == Phase.MEMBER and not self.order["gated"])
 
-    def _take_down(self, worker: Worker, code: int, reason: str) -> None:
+    def _how_ended(self, worker: WorkerProcess, code: int, reason: str) -> str:
+        how = f"ended with exit code {code}{worker.error}" if code >= 0 else f"was killed by signal {-code}"
+        who = f"worker {worker.seat.local_rank} of {self.count} on {self._node}"
+        return self._reason or f"{who} {reason or how}"
+
+    def _take_down(self, worker: WorkerProcess, code: int, reason: str) -> None:
         rank = worker.seat.local_rank
-        how = f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}"
-        who = f"worker {rank} of {self.count} on {self._node}"
-        told = self._reason or f"{who} {reason or how}"
+        told = self._how_ended(worker, code, reason)
         self._first = code or int(rank > 0), told  # the end of another than the first is not the script's
         if not reason and code not in FROM_OUTSIDE and code:
             self._failed(worker.seat)

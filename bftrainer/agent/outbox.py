@@ -1,4 +1,4 @@
-"""What an agent has to tell the daemon: bounded, whatever its worker says, and while the daemon is gone."""
+"""An agent's messages to the daemon: bounded, whatever its worker says, and while the daemon is gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_ENDS = 100
 Key = tuple[int, int, int]
 
 
-class Outbox:
+class AgentOutbox:
     """Messages in the order in which they are sent.
 
     The end of a worker is kept until the daemon says that it has `heard` it, over as many connections as that

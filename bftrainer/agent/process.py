@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,36 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What a spec says is to be run. `env` is added to the agent's environment."""
+    """What a spec says is to be run. `env` is added to the agent's environment. `folder`: one of its own in
+    which it runs, with links to all that `workdir` has; empty: it runs in `workdir`."""
 
     command: tuple[str, ...]
     workdir: str
     env: Mapping[str, str]
+    folder: str = ""
 
     @classmethod
     def of(cls, order: Mapping[str, Any]) -> Program:
         """The program of an order to start a worker, or to get warm for one."""
-        return cls(command=tuple(order["command"]), workdir=order["workdir"], env=order["env"])
+        folder = order.get("folder", "")
+        return cls(command=tuple(order["command"]), workdir=order["workdir"], env=order["env"], folder=folder)
+
+    def make_folder(self) -> None:
+        """Make the folder of its own, if it is to have one. What the script writes there under
+        a name that `workdir` does not have is in this folder alone.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        if not self.folder:
+            return
+        own, workdir = Path(self.folder), Path(self.workdir).absolute()
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        above = own.relative_to(workdir).parts[:1] if own.is_relative_to(workdir) else ()
+        for entry in os.scandir(workdir):
+            if entry.name not in above:
+                with contextlib.suppress(FileExistsError):  # by another node, or of the script's own
+                    (own / entry.name).symlink_to(entry.path)
 
     @property
     def words(self) -> tuple[str, ...] | None:
@@ -72,9 +92,14 @@ def adopt_orphans() -> None:
 
 
 def spawn(
-    command: tuple[str, ...], *, workdir: str | None, environ: Mapping[str, str], output: int | None, fd: int
+    command: tuple[str, ...],
+    *,
+    workdir: str | None,
+    environ: Mapping[str, str],
+    output: int | None,
+    fds: Sequence[int],
 ) -> int:
-    """Start a process in a group of its own, with `fd` open in it, and return its pid.
+    """Start a process in a group of its own, with `fds` open in it, and return its pid.
 
     Raises:
         OSError: no such command or working directory.
@@ -86,7 +111,7 @@ def spawn(
         stderr=output,
         cwd=workdir,
         env=environ,
-        pass_fds=(fd,),
+        pass_fds=fds,
         process_group=0,
         preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509  two system calls, no lock
     )

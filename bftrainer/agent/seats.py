@@ -1,4 +1,4 @@
-"""What each of a node's workers is given: its number, its device and its cores."""
+"""Gives each of a node's workers its number, its device and its cores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bftrainer.agent import cores
-from bftrainer.agent.devices import Device, Devices, devices_of, seen, vendor_of
+from bftrainer.agent.devices import Device, PilotDevices, devices_of, seen, vendor_of
 from bftrainer.agent.health import Health
 
 Env = tuple[tuple[str, str], ...]
@@ -35,7 +35,7 @@ class Seat:
 class Seats:
     """Gives out the devices and cores of a pilot, which are `devices` and `allowed`."""
 
-    def __init__(self, devices: Devices, allowed: Sequence[int]) -> None:
+    def __init__(self, devices: PilotDevices, allowed: Sequence[int]) -> None:
         self.kind = devices.kind
         self.health = Health(devices.all)
         self._allowed = tuple(allowed)

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bftrainer.agent.process import Program, ended, spawn
 
@@ -56,11 +56,12 @@ class WarmPool:
         gated: bool,
         channel: int,
         output: int,
+        slots: Sequence[int] = (),
     ) -> int | None:
         """Fork a worker and return its pid; None if it cannot be forked and has to be started afresh.
 
-        `title`: what the process table shows; `gated`: wait for `go` before the script; `channel` and
-        `output`: file descriptors of the worker's socket and log.
+        `title`: what the process table shows; `gated`: wait for `go` before the script; `channel`,
+        `output` and `slots`: file descriptors of the worker's socket, log, and memory for snapshots.
         """
         async with self._turn:
             words = program.words
@@ -70,12 +71,12 @@ class WarmPool:
                 "type": "fork",
                 "title": title,
                 "words": words,
-                "workdir": program.workdir,
+                "workdir": program.folder or program.workdir,
                 "environ": dict(environ),
                 "gated": gated,
             }
             try:
-                socket.send_fds(self._socket, [json.dumps(wanted).encode()], [channel, output])
+                socket.send_fds(self._socket, [json.dumps(wanted).encode()], [channel, output, *slots])
                 answer = await self._receive()
             except OSError as error:
                 log.warning("nothing can be forked from the warm process: %s", error)
@@ -96,10 +97,10 @@ class WarmPool:
         ours.setblocking(False)
         with theirs:
             module = "bftrainer.elastic.programs.warm"
-            command = (sys.executable, "-m", module, str(theirs.fileno()), self._of)
+            command = (sys.executable, "-P", "-m", module, str(theirs.fileno()), self._of)
             try:
                 self.pid = spawn(
-                    command, workdir=None, environ=program.environment(), output=None, fd=theirs.fileno()
+                    command, workdir=None, environ=program.environment(), output=None, fds=(theirs.fileno(),)
                 )
             except OSError as error:
                 log.warning("no warm process: %s", error)

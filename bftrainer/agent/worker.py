@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import json
 import logging
 import os
@@ -12,13 +11,18 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bftrainer.agent.devices import DEVICE_FILES, told_to_use_cpu
+from bftrainer.agent.files.last_state import LastState
+from bftrainer.agent.files.logs import log_of, open_log
+from bftrainer.agent.last_error import last_error
 from bftrainer.agent.process import Program, ended, is_stopped, kill_group, spawn
 from bftrainer.agent.seats import Seat
 from bftrainer.agent.warm import WarmPool
+from bftrainer.threads import in_thread
 from bftrainer.wire.phases import Phase
 from bftrainer.wire.rates import PART, Bucket
 from bftrainer.wire.words import MAX_LINE, MERGED, fit, heard
@@ -32,6 +36,8 @@ BURST_S = 20.0
 MAX_UNREAD = 16 * 1024 * 1024
 """A worker that leaves so many bytes of its orders unread is killed."""
 POLL_S = 0.5
+READ_S = 1.0
+"""So long the end of a worker that failed waits for its log, which may lie on a disk that hangs."""
 STOPPED_S = 2.0
 """A worker that is stopped (SIGSTOP) for so long is killed: its peers wait for it, and cannot tell why."""
 
@@ -43,12 +49,7 @@ PHASE_AFTER = {"ready": Phase.READY, "joined": Phase.MEMBER, "finished": Phase.F
 """The phase of a worker that has said this."""
 
 
-class FolderError(Exception):
-    """A trainer's folder cannot be made, or it is not its user's. The spec names the workdir, so its program
-    is to blame: no node and no pilot has failed, and the trainer fails after `max_failures`."""
-
-
-class Worker:
+class WorkerProcess:
     """Starts at `start`; calls `said` with every message of the script and `over`, once, at the end.
 
     `phase` follows what the worker says, until it is told to leave. A gated worker waits before its script,
@@ -61,12 +62,12 @@ class Worker:
         node: str,
         address: str,
         warm: WarmPool,
-        said: Callable[[Worker, dict[str, Any]], None],
-        over: Callable[[Worker, int, str], None],
+        said: Callable[[WorkerProcess, dict[str, Any]], None],
+        over: Callable[[WorkerProcess, int, str], None],
         seat: Seat = ALONE,
     ) -> None:
         self.order, self.seat = order, seat
-        self._times = {"told": time.monotonic()}  # see `elastic.course`
+        self.times = {"told": time.monotonic()}  # see `elastic.process.startup_times`
         self.trainer: int = order["trainer"]
         self.generation: int = order["generation"]
         self.run = 0  # that a gated worker was told to take part in
@@ -76,11 +77,15 @@ class Worker:
         self._figures: dict[str, Any] = {}
         self.pid: int | None = None
         self._program = Program.of(order)
-        self.node, self._address, self._warm = node, address, warm
+        self.node, self.address, self._warm = node, address, warm
         self._said, self._over = said, over
+        self.state = LastState(node, self.send, lambda message: said(self, message))
+        self._has_ended = False
         self._channel: socket.socket | None = None  # the worker's end, until it has it
-        self._inode = 0  # of the worker's end
-        self._output = -1
+        self.inode = 0  # of the worker's end
+        self._output, self._log, self._log_start = -1, Path(), 0
+        self._had_finished = False  # its work, before it was told to leave
+        self.error = ""  # what its log tells of why it failed by itself, see `last_error`
         self._writer: asyncio.StreamWriter | None = None
         self._kill_timer: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -96,18 +101,20 @@ class Worker:
             FolderError: no log can be written.
         """
         path = log_of(Path(self.order["log"]), self.seat.local_rank)
-        self._output = open_log(path, f"trainer {self.trainer} starts on {self.node}")
+        self._output = open_log(path, f"trainer {self.trainer} starts on {self.node}", self._program)
+        self._log, self._log_start = path, os.fstat(self._output).st_size
         ours, self._channel = socket.socketpair()
-        self._inode = os.fstat(self._channel.fileno()).st_ino
+        self.inode = os.fstat(self._channel.fileno()).st_ino
         reader, self._writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
         self._tasks = [asyncio.create_task(self._listen(reader))]
         if self._is_leaving():  # it was told so before there was a way to tell its script
             self._end(0)
             return
         gated = self.order["gated"]
+        self.state.open(self.order)
         if self.order["warm"]:
             await self._warm.prepare(self._program)
-            self._times["warm"] = time.monotonic()
+            self.times["warm"] = time.monotonic()
             pid = await self._warm.fork(
                 self._program,
                 self._environment({}),
@@ -115,6 +122,7 @@ class Worker:
                 gated=gated,
                 channel=self._channel.fileno(),
                 output=self._output,
+                slots=self.state.slots,
             )
             if pid is not None:
                 self._started(pid)
@@ -145,6 +153,7 @@ class Worker:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message to the script; nothing happens if it has ended."""
+        self.state.told(message)
         if self._writer is None or self._writer.is_closing():
             return
         if self._writer.transport.get_write_buffer_size() > MAX_UNREAD:
@@ -166,14 +175,16 @@ class Worker:
 
     def leave_within(self, grace_s: float) -> None:
         """The worker has been told to leave: kill it if it has not ended after `grace_s`."""
+        self._had_finished = self._had_finished or self.phase == Phase.FINISHED
         self.phase = Phase.LEAVING
         if self._kill_timer is None:
             self._kill_timer = asyncio.get_running_loop().call_later(grace_s, self.kill)
+        self.state.within(grace_s)
 
     def kill(self, reason: str = "") -> None:
         """Kill the worker and its process group. The first `reason` given is reported with its end."""
         self._reason, self._doomed = self._reason or reason, True
-        if self.pid is not None:
+        if self.pid is not None and not self._has_ended:
             kill_group(self.pid)
 
     def end_now(self, reason: str) -> None:
@@ -186,22 +197,22 @@ class Worker:
     def fail(self, reason: str) -> None:
         """End it, as it could not be started for this reason."""
         self._reason = reason
-        if self.pid is not None:
+        if self.pid is not None and not self._has_ended:
             kill_group(self.pid)
         self._end(127)
 
     def _start_cold(self, environ: dict[str, str]) -> None:
         assert self._channel is not None  # noqa: S101
-        fd = self._channel.fileno()
+        fd, slots = self._channel.fileno(), self.state.slots
         orders = json.loads(environ["BFTRAINER_WORKER"])
-        environ = {**environ, "BFTRAINER_WORKER": json.dumps({**orders, "fd": fd})}
+        environ = {**environ, "BFTRAINER_WORKER": json.dumps({**orders, "fd": fd, "slots": slots})}
         self._started(
             spawn(
                 self._program.command,
-                workdir=self._program.workdir,
+                workdir=self._program.folder or self._program.workdir,
                 environ=environ,
                 output=self._output,
-                fd=fd,
+                fds=(fd, *slots),
             )
         )
 
@@ -223,28 +234,10 @@ class Worker:
             os.close(self._output)
 
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
-        worker = {
-            "fd": -1,
-            "socket": self._inode,
-            "leads": True,
-            "times": self._times,
-            "trainer": self.trainer,
-            "node": self.node,
-            "generation": self.run or self.generation,
-            "address": self._address,
-            "local_rank": self.seat.local_rank,
-            "local_size": self.seat.local_size,
-            "device": self.seat.index,
-            **self.order["worker"],
-        }
-        local = {"GLOO_SOCKET_IFNAME": "lo"} if self._address.startswith("127.") else {}
-        return {
-            **local,
-            **self._program.environment(),
-            **more,
-            **dict(self.seat.env),
-            "BFTRAINER_WORKER": json.dumps(worker),
-        }
+        local = {"GLOO_SOCKET_IFNAME": "lo"} if self.address.startswith("127.") else {}
+        environ = {**local, **self._program.environment(), **more, **dict(self.seat.env)}
+        cpu = told_to_use_cpu(environ, {name: Path(name).exists() for name in DEVICE_FILES})
+        return {**cpu, **environ, "BFTRAINER_WORKER": json.dumps(_about(self))}
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):  # it has gone
@@ -270,7 +263,8 @@ class Worker:
         if message["type"] == "joined":
             self.joined = message.get("generation", 0)
         self.last, self._figures = _kept(self.last, self._figures, message)
-        self._said(self, message)
+        if self.state.heard(message):
+            self._said(self, message)
 
     async def _watch(self, pid: int) -> None:
         """Kill the worker if it is stopped: `STOPPED_S` is too long to be a mistake."""
@@ -283,7 +277,14 @@ class Worker:
 
     async def _wait(self, pid: int) -> None:
         code = await ended(pid)
+        self._has_ended = True
         await asyncio.wait([self._tasks[0]], timeout=1.0)  # its last words come before its end
+        may_fail = self.phase != Phase.LEAVING or self._had_finished  # else nobody asks why it ended
+        if code > 0 and not self._reason and may_fail:
+            reading = in_thread("last-error", partial(last_error, self._log, self._log_start))
+            done, _ = await asyncio.wait([reading], timeout=READ_S)
+            self.error = reading.result() if done else ""
+        await self.state.ended(self.order, is_leaving=self.phase == Phase.LEAVING)
         self._end(code)
 
     def _end(self, code: int) -> None:
@@ -291,6 +292,7 @@ class Worker:
             if task is not asyncio.current_task():
                 task.cancel()
         self._release()
+        self.state.close()
         if self._kill_timer is not None:
             self._kill_timer.cancel()
         if self._writer is not None:
@@ -298,51 +300,29 @@ class Worker:
         self._over(self, code, fit(self._reason))
 
 
-def title_of(worker: Worker, program: Program, log: Path) -> str:
+def _about(worker: WorkerProcess) -> dict[str, Any]:
+    """What `elastic` in a worker has to know."""
+    return {
+        "fd": -1,
+        "socket": worker.inode,
+        "leads": True,
+        "times": worker.times,
+        "trainer": worker.trainer,
+        "node": worker.node,
+        "generation": worker.run or worker.generation,
+        "address": worker.address,
+        "local_rank": worker.seat.local_rank,
+        "local_size": worker.seat.local_size,
+        "device": worker.seat.index,
+        **worker.order["worker"],
+    }
+
+
+def title_of(worker: WorkerProcess, program: Program, log: Path) -> str:
     """What the process table shows of a forked worker."""
     seat, words = worker.seat, " ".join(program.command)
     which = f"worker {seat.local_rank} of {seat.local_size}, " if seat.local_size > 1 else ""
     return f"{words} (bftrainer: trainer {worker.trainer} on {worker.node}, {which}{log})"
-
-
-def log_of(path: Path, local_rank: int) -> Path:
-    """The file for what a worker prints: each of a node has its own, the first has the node's."""
-    return path.with_name(f"{path.stem}+{local_rank}{path.suffix}") if local_rank else path
-
-
-def open_log(path: Path, what: str) -> int:
-    """A descriptor to write to a worker's log, in a folder of its user. It begins with a line that says what
-    starts.
-
-    Raises:
-        FolderError: it cannot be written.
-    """
-    try:
-        own_folder(path.parent)
-        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    except OSError as error:
-        where = error.filename or path
-        raise FolderError(f"no log can be written at {where}: {error.strerror}; check workdir") from error
-    moment = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    with contextlib.suppress(OSError):  # on a full disk it trains all the same
-        os.write(log, f"{moment} bftrainer: {what}\n".encode(errors="replace"))
-    return log
-
-
-def own_folder(folder: Path) -> None:
-    """Make a folder that only this user can read, in one that no other user can take away.
-
-    Raises:
-        OSError: it cannot be made, or it or the folder above belongs to another user.
-    """
-    above = folder.parent
-    above.mkdir(parents=True, exist_ok=True)
-    if not {above.lstat().st_uid, above.stat().st_uid} <= {0, os.geteuid()}:
-        why = "belongs to another user, who could take trainers' folders away; take another workdir"
-        raise PermissionError(errno.EPERM, why, str(above))
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.lstat().st_uid != os.geteuid():
-        raise PermissionError(errno.EPERM, "belongs to another user", str(folder))
 
 
 def _kept(

@@ -5,27 +5,46 @@ Pyomo's interfaces pass it row by row, which takes longer than HiGHS takes to so
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
 import highspy
 import pyomo.environ as pyo
-from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
-
-from bftrainer.allocate.answer import Answer, Limits, finite
+from pyomo.repn.plugins import standard_form
 
 
-def solve(model: pyo.ConcreteModel, limits: Limits) -> Answer:
-    """Have HiGHS maximise `model`, from the values of its variables on; they then have the best ones
-    found."""
-    form = LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=None)
+def _sparse_alone() -> None:
+    """Have Pyomo make matrices with scipy.sparse: it loads half of SciPy with it otherwise, 60 MB."""
+    finders = sys.meta_path[:]
+    sys.meta_path[:] = [finder for finder in finders if not type(finder).__module__.startswith("pyomo.")]
+    try:
+        import scipy.sparse  # noqa: PLC0415
+
+        standard_form.scipy = scipy
+    finally:
+        sys.meta_path[:] = finders
+
+
+_sparse_alone()
+
+
+def solve(
+    model: pyo.ConcreteModel, time_s: float, gap: float, patience_s: float | None
+) -> tuple[bool, bool, float]:
+    """Have HiGHS maximise `model`, from the values of its variables on; they then have the best ones found.
+
+    The limits are those of `solvers.SolverLimits`. Returns whether the solution is optimal, whether there is
+    one, and the bound.
+    """
+    form = standard_form.LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=None)
     columns = form.columns
     solver = highspy.Highs()
     for option, value in {
         "output_flag": False,
         "threads": 1,
-        "time_limit": limits.time_s,
-        "mip_rel_gap": limits.gap,
+        "time_limit": time_s,
+        "mip_rel_gap": gap,
         "mip_abs_gap": 1e-6,
     }.items():
         solver.setOptionValue(option, value)
@@ -33,19 +52,16 @@ def solve(model: pyo.ConcreteModel, limits: Limits) -> Answer:
     start = highspy.HighsSolution()
     start.col_value = [var.value or 0.0 for var in columns]
     solver.setSolution(start)
-    if limits.patience_s is not None:
-        _stop_without_progress(solver, limits.patience_s)
+    if patience_s is not None:
+        _stop_without_progress(solver, patience_s)
     solver.run()
     info = solver.getInfo()
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     if found:
         for var, value in zip(columns, solver.getSolution().col_value, strict=True):
             var.set_value(value, skip_validation=True)
-    return Answer(
-        optimal=solver.getModelStatus() == highspy.HighsModelStatus.kOptimal,
-        found=found,
-        bound=finite(info.mip_dual_bound),
-    )
+    optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return optimal, found, info.mip_dual_bound
 
 
 def _lp_of(form: Any) -> highspy.HighsLp:

@@ -1,4 +1,4 @@
-"""The objective metric O_j: what one sample/s of a trainer is worth (section 3.4 of the paper). Pure."""
+"""The objective metric O_j: the worth of a trainer on n nodes (section 3.4 of the paper). Pure."""
 
 from __future__ import annotations
 
@@ -9,32 +9,44 @@ from bftrainer.errors import BftrainerError
 from bftrainer.model.trainer import Points
 from bftrainer.performance import curve
 
+Objective = Callable[[Points, Points, float], Points]
+"""A trainer's speeds by size, those whose one node is the unit, its priority -> the worth of each size."""
+MOST_GAIN = 2.0
+"""By so much n nodes may be faster than n times one node: caches explain some of it, and no more."""
 
-def throughput(points: Points, priority: float) -> float:
+
+def throughput(speeds: Points, unit: Points, priority: float) -> Points:
     """Samples/s count as they are."""
-    return 1.0
+    return speeds
 
 
-def efficiency(points: Points, priority: float) -> float:
+def efficiency(speeds: Points, unit: Points, priority: float) -> Points:
     """Samples/s relative to one node's: trainers of different speed count alike (section 5.2)."""
-    return 1.0 / curve.rate(points, 1)
+    return _scaled(_plausible(speeds), 1.0 / curve.rate(unit, 1))
 
 
-def score(points: Points, priority: float) -> float:
+def score(speeds: Points, unit: Points, priority: float) -> Points:
     """Efficiency times the trainer's priority score (section 3.4)."""
-    return priority * efficiency(points, priority)
+    return _scaled(_plausible(speeds), priority * (1.0 / curve.rate(unit, 1)))
 
 
-OBJECTIVES: Mapping[str, Callable[[Points, float], float]] = {
+def _scaled(speeds: Points, factor: float) -> Points:
+    return tuple((n, rate * factor) for n, rate in speeds)
+
+
+def _plausible(speeds: Points) -> Points:
+    """A curve of which no node adds more than `MOST_GAIN` times the speed of the first. Where a trainer is
+    compared with itself alone, a faster one would win by what its script makes up."""
+    most = MOST_GAIN * curve.rate(speeds, 1)
+    return tuple((n, min(rate, most * n)) for n, rate in speeds)
+
+
+OBJECTIVES: Mapping[str, Objective] = {
     "throughput": throughput,
     "efficiency": efficiency,
     "priority": score,
 }
-"""Objective name -> what one sample/s of a trainer with this curve and priority is worth."""
-
-
-MOST_GAIN = 2.0
-"""By so much n nodes may be faster than n times one node: caches explain some of it, and no more."""
+"""Objective name -> its function. A mixture is the weighted sum of its parts' worths."""
 
 
 class ObjectiveError(BftrainerError, ValueError):
@@ -65,15 +77,6 @@ def parse(text: str) -> tuple[tuple[str, float], ...]:
     return tuple(shares.items())
 
 
-def _plausible(points: Points) -> Points:
-    """A curve of which no node adds more than `MOST_GAIN` times the speed of the first. Where a trainer is
-    compared with itself alone, a faster one would win by what its script makes up."""
-    most = MOST_GAIN * curve.rate(points, 1)
-    if all(rate <= most * n for n, rate in points):
-        return points
-    return tuple((n, min(rate, most * n)) for n, rate in points)
-
-
 @lru_cache(maxsize=4096)
 def metric(text: str, points: Points, priority: float = 1.0, unit: Points = ()) -> Points:
     """The objective metric O_j as a curve of its own; `text` as for `parse`.
@@ -83,8 +86,7 @@ def metric(text: str, points: Points, priority: float = 1.0, unit: Points = ()) 
     """
     if not points:
         return points
-    shares = parse(text)
-    scale = sum(share * OBJECTIVES[name](unit or points, priority) for name, share in shares)
-    if "throughput" not in dict(shares):
-        points = _plausible(points)
-    return points if scale == 1.0 else tuple((n, rate * scale) for n, rate in points)
+    parts = [(share, OBJECTIVES[name](points, unit or points, priority)) for name, share in parse(text)]
+    if len(parts) == 1 and parts[0][0] == 1.0:
+        return parts[0][1]
+    return tuple((n, sum(share * worth[i][1] for share, worth in parts)) for i, (n, _) in enumerate(points))

@@ -25,7 +25,6 @@ import pyomo.environ as pyo
 from pyomo.core.expr.numvalue import NumericValue
 
 from bftrainer.allocate import relax, value
-from bftrainer.allocate.answer import Limits
 from bftrainer.allocate.piecewise import (
     Encoding,
     Segment,
@@ -37,7 +36,7 @@ from bftrainer.allocate.piecewise import (
     weights_of,
 )
 from bftrainer.allocate.relax import Spread
-from bftrainer.allocate.solvers import SOLVERS, solve
+from bftrainer.allocate.solvers import SOLVERS, SolverLimits, solve
 from bftrainer.model.problem import Candidate, Plan, PlanStatus, Problem
 
 Option = tuple[int, str]
@@ -77,7 +76,7 @@ def allocate(
         return relax.plan_of(problem, known, start.objective, allocator="milp", gap=gap)
     model.set(known)
     patience_s = PATIENCE * time_limit_s if stop_early else None
-    answer = solve(solver, model.pyomo, Limits(time_limit_s, gap, patience_s))
+    answer = solve(solver, model.pyomo, SolverLimits(time_limit_s, gap, patience_s))
     bound = start.bound if answer.bound is None else min(start.bound, answer.bound)
     note = f"{solver}, asked for a relative gap of {gap:g}"
     if answer.optimal:

@@ -13,8 +13,34 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from bftrainer.allocate.answer import Answer, Limits, finite
 from bftrainer.errors import SolverError
+
+INFINITE = 1e20
+"""Solvers mean by a bound above this that they know none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SolverLimits:
+    """When a solver may stop: after `time_s`, at a relative `gap`, or, HiGHS only, when it has found nothing
+    better for `patience_s`."""
+
+    time_s: float
+    gap: float
+    patience_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SolverAnswer:
+    """A solver's result. If it has `found` a solution, the model's variables have its values."""
+
+    optimal: bool
+    found: bool
+    bound: float | None
+
+
+def finite(bound: float | None) -> float | None:
+    """A solver's bound; None if it knows none."""
+    return float(bound) if bound is not None and abs(bound) < INFINITE else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +48,20 @@ class Features:
     """What distinguishes a solver from others, and how to call it."""
 
     sos2: bool  # whether it takes special ordered sets
-    run: Callable[[pyo.ConcreteModel, Limits], Answer]
+    run: Callable[[pyo.ConcreteModel, SolverLimits], SolverAnswer]
     available: Callable[[], object]
     install: str  # how to get it
 
 
-def _highs(model: pyo.ConcreteModel, limits: Limits) -> Answer:
+def _highs(model: pyo.ConcreteModel, limits: SolverLimits) -> SolverAnswer:
     """HiGHS, imported only when it is asked: if its library is broken, the other solvers still work."""
     from bftrainer.allocate import highs  # noqa: PLC0415
 
-    return highs.solve(model, limits)
+    optimal, found, bound = highs.solve(model, limits.time_s, limits.gap, limits.patience_s)
+    return SolverAnswer(optimal, found, finite(bound))
 
 
-def _direct(name: str, model: pyo.ConcreteModel, limits: Limits) -> Answer:
+def _direct(name: str, model: pyo.ConcreteModel, limits: SolverLimits) -> SolverAnswer:
     """Solvers with a Python interface of their own."""
     from pyomo.contrib.solver.common.factory import SolverFactory  # noqa: PLC0415
     from pyomo.contrib.solver.common.results import SolutionStatus  # noqa: PLC0415
@@ -53,14 +80,16 @@ def _direct(name: str, model: pyo.ConcreteModel, limits: Limits) -> Answer:
     found = result.solution_status in (SolutionStatus.feasible, SolutionStatus.optimal)
     if found:
         result.solution_loader.load_vars()
-    return Answer(
+    return SolverAnswer(
         optimal=result.solution_status == SolutionStatus.optimal,
         found=found,
         bound=finite(result.objective_bound),
     )
 
 
-def _legacy(name: str, options: Mapping[str, str], model: pyo.ConcreteModel, limits: Limits) -> Answer:
+def _legacy(
+    name: str, options: Mapping[str, str], model: pyo.ConcreteModel, limits: SolverLimits
+) -> SolverAnswer:
     """Solvers behind Pyomo's older interface; `options` are the solver's names of ours."""
     solver = pyo.SolverFactory(name)
     if not solver.available(exception_flag=False):
@@ -70,7 +99,7 @@ def _legacy(name: str, options: Mapping[str, str], model: pyo.ConcreteModel, lim
     found = len(result.solution) > 0
     if found:
         model.solutions.load_from(result)
-    return Answer(
+    return SolverAnswer(
         optimal=result.solver.termination_condition == pyo.TerminationCondition.optimal,
         found=found,
         bound=finite(result.problem.upper_bound),
@@ -126,7 +155,7 @@ def available(name: str) -> bool:
     return bool(SOLVERS[name].available())
 
 
-TRIAL = Limits(time_s=10.0, gap=0.0)
+TRIAL = SolverLimits(time_s=10.0, gap=0.0)
 """For the smallest of models, which every solver that works answers in milliseconds."""
 
 
@@ -161,7 +190,7 @@ def require(name: str) -> None:
         raise SolverError(f"solver {name} {wrong}; {SOLVERS[name].install}, {instead}")
 
 
-def solve(name: str, model: pyo.ConcreteModel, limits: Limits) -> Answer:
+def solve(name: str, model: pyo.ConcreteModel, limits: SolverLimits) -> SolverAnswer:
     """Have a solver maximise `model`. Solvers that can do so start from the values of its variables.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a trainer on n nodes is worth: section 3.4 of the paper, pure arithmetic.
+"""The worth of a trainer on n nodes: section 3.4 of the paper, pure arithmetic.
 
 The value of giving N nodes to a trainer that holds C is (eq. 16, per trainer)
 

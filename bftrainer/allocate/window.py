@@ -33,7 +33,7 @@ class Way(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Region:
     """A trainer that takes part: its ways, and the other parts (by their place) that it meets on nodes
     elsewhere. `caps`: the caps (by their place) that count what it has."""
 
@@ -54,7 +54,7 @@ class Outcome:
 
 
 def best(
-    parts: Sequence[Part], free: Counts, caps: Sequence[int], rules: Rules, *, above: float, tries: int
+    parts: Sequence[Region], free: Counts, caps: Sequence[int], rules: Rules, *, above: float, tries: int
 ) -> Outcome:
     """The ways whose sum is worth most, if that is more than `above`.
 
@@ -86,7 +86,7 @@ def best(
     return Outcome(chosen, tries - max(0, search.tries), search.tries > 0)
 
 
-def _gain(part: Part) -> float:
+def _gain(part: Region) -> float:
     worths = [way.worth for way in part.ways]
     return max(worths) - min(worths) if worths else 0.0
 
@@ -114,7 +114,7 @@ class _Search:
     """Depth first. `users`: on each node the users, with how many parts of theirs; `wide`: the parts of
     several nodes; `path`: the ways so far."""
 
-    parts: list[Part]
+    parts: list[Region]
     place: list[int]
     ways: list[list[Way]]
     reach: list[list[float]]

@@ -14,11 +14,18 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from bftrainer.api.admission import BusyError
+from bftrainer.api.transport.admission import BusyError
 
 PIECE = 64 * 1024
 """Smaller answers are sent at once and not counted: the number of connections bounds them."""
 SHARE = 4
+"""One user's answers may have the fourth part of what all may."""
+ANSWER_BYTES = 8_000_000
+"""Size of one answer; the next one begins where it ends."""
+WAITING_BYTES = 64_000_000
+"""Size of all answers above `PIECE` that clients have not taken yet."""
+TAKEN_S = 60.0
+"""Time for a client to take an answer above `PIECE`, in seconds: 8 MB over 1 Mbit/s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +39,12 @@ class Answer:
 
 class Answers:
     """The answers that are under way: `most` bytes together. Each has `seconds` to be taken by its client.
-    Both are asked whenever they are needed.
 
     `bounded` is told which bound was hit, and by which user.
     """
 
     def __init__(
-        self, most: Callable[[], int], seconds: Callable[[], float], bounded: Callable[[str, str], None]
+        self, bounded: Callable[[str, str], None], most: int = WAITING_BYTES, seconds: float = TAKEN_S
     ) -> None:
         self._most, self._seconds, self._bounded = most, seconds, bounded
         self._bytes: Counter[str] = Counter()
@@ -50,13 +56,13 @@ class Answers:
             BusyError: too much is under way already, to this user or to all.
         """
         headers = {**answer.headers, "Content-Type": answer.content_type}
-        if len(answer.body) <= PIECE:
+        if len(answer.body) <= PIECE or request.method == "HEAD":  # of which aiohttp sends no body
             return web.Response(body=answer.body, headers=headers)
         with self._counted(user, len(answer.body)):
             response = web.StreamResponse(headers=headers)
             response.content_length = len(answer.body)
             try:
-                async with asyncio.timeout(self._seconds()):
+                async with asyncio.timeout(self._seconds):
                     await response.prepare(request)
                     for piece in _pieces(answer.body):
                         await response.write(piece)
@@ -71,16 +77,12 @@ class Answers:
     def _counted(self, user: str, size: int) -> Iterator[None]:
         """While an answer of so many bytes is under way."""
         # one answer is always possible: its own size has a bound
-        if self._bytes[user] and self._bytes[user] + size > self._most() // SHARE:
+        if self._bytes[user] and self._bytes[user] + size > self._most // SHARE:
             self._bounded("max_answers_waiting_mb", user)
-            raise BusyError(
-                "read the large answers that you have asked for first (max_answers_waiting_mb)", 429
-            )
-        if self._bytes and self._bytes.total() + size > self._most():
+            raise BusyError("read the large answers that you have asked for first", 429)
+        if self._bytes and self._bytes.total() + size > self._most:
             self._bounded("max_answers_waiting_mb", user)
-            raise BusyError(
-                "large answers are under way to others; try again in a minute (max_answers_waiting_mb)", 503
-            )
+            raise BusyError("large answers are under way to others; try again in a minute", 503)
         self._bytes[user] += size
         try:
             yield

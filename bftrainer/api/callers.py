@@ -1,4 +1,4 @@
-"""Which user sent a request: the kernel tells on the Unix socket, munge over TCP."""
+"""Identifies the user who sent a request: by the kernel on the Unix socket, by munge over TCP."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from bftrainer.api.accept import peer_uid
-from bftrainer.api.connection import connection_of
 from bftrainer.api.lookups import Lookups
 from bftrainer.api.munge import Munge, MungeError, digest
+from bftrainer.api.transport.accept import peer_uid
+from bftrainer.api.transport.connection import connection_of
 from bftrainer.errors import BftrainerError
 
 SCHEME = "Munge"

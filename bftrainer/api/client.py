@@ -20,10 +20,10 @@ import aiohttp
 from yarl import URL
 
 from bftrainer.api.callers import SCHEME
-from bftrainer.api.connection import RETRIED
 from bftrainer.api.listing import LEFT_OUT, MAX_ENDED, MAX_ROWS, NEXT, WAITING_LEFT_OUT
 from bftrainer.api.munge import Munge, digest
-from bftrainer.api.received import Allowance, Bounds, OddAnswerError, number
+from bftrainer.api.received import Allowance, OddAnswerError, ResponseLimits, number
+from bftrainer.api.transport.connection import RETRIED
 from bftrainer.errors import BftrainerError
 
 TIMEOUT_S = 30.0
@@ -41,7 +41,7 @@ class DaemonError(BftrainerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class TrainerList:
     """Trainers in order of arrival, and how many are left out of those that wait and that have ended."""
 
     trainers: list[dict[str, Any]]
@@ -52,8 +52,10 @@ class Listed:
 class Client:
     """Calls a daemon at the path of a Unix socket, or at host:port with a credential of munge."""
 
-    def __init__(self, where: Path | str, munge: Munge | None = None, bounds: Bounds | None = None) -> None:
-        bounds = bounds or Bounds()
+    def __init__(
+        self, where: Path | str, munge: Munge | None = None, bounds: ResponseLimits | None = None
+    ) -> None:
+        bounds = bounds or ResponseLimits()
         self._where, self._munge, self._most_mb = where, munge, bounds.most_mb
         self._patience_s = bounds.patience_s or TIMEOUT_S
 
@@ -67,7 +69,7 @@ class Client:
         """
         return self._run(self._call(method, path, body, query, Allowance(self._most_mb)))[0]
 
-    def trainers(self, ended: int, *, every: bool = False) -> Listed:
+    def trainers(self, ended: int, *, every: bool = False) -> TrainerList:
         """Return the trainers that have not ended and `ended` of those that ended last, in order of arrival.
 
         Of those that wait the daemon may leave out some. With `every`, all trainers are returned, page by
@@ -77,6 +79,24 @@ class Client:
             return self._trainers(ended, every, Allowance(self._most_mb))
         except OddAnswerError as error:
             raise self._odd(error) from error
+
+    def study(self, name: str, **query: Any) -> dict[str, Any]:
+        """Return all about a study, by name or number; its `table` has the trials, read page by page.
+
+        Raises as `call`.
+        """
+        allowance = Allowance(self._most_mb)
+        try:
+            found, headers = self._page(f"studies/{name}", query, allowance)
+            table = list(found["table"])
+            while after := headers.get(NEXT):
+                page, headers = self._page(f"studies/{found['id']}", {**query, "after": after}, allowance)
+                if not page["table"]:
+                    break
+                table += page["table"]
+        except (OddAnswerError, LookupError, TypeError) as error:
+            raise self._odd(error) from error
+        return {**found, "table": table}
 
     def rows(self, what: str, limit: int, trainer: str | None = None) -> list[dict[str, Any]]:
         """Return the last `limit` "events", "pauses" or "reports", oldest first; of one trainer if given.
@@ -101,7 +121,7 @@ class Client:
             raise self._odd(error) from error
         return [row for page in reversed(pages) for row in page]
 
-    def _trainers(self, ended: int, every: bool, allowance: Allowance) -> Listed:
+    def _trainers(self, ended: int, every: bool, allowance: Allowance) -> TrainerList:
         found: dict[int, dict[str, Any]] = {}  # by id: what ends meanwhile moves others to the next page
         query = {"limit": MAX_ENDED if every else min(MAX_ENDED, ended), "skip": 0, "after": 0}
         page, headers = self._page("trainers", query, allowance)
@@ -118,11 +138,9 @@ class Client:
             page, headers = self._page("trainers", {"limit": limit, "skip": skip}, allowance)
             found |= {trainer["id"]: trainer for trainer in page}
             skip, over = skip + len(page), number(headers, LEFT_OUT) if page else 0
-        return Listed([found[id_] for id_ in sorted(found)], waiting, over)
+        return TrainerList([found[id_] for id_ in sorted(found)], waiting, over)
 
-    def _page(
-        self, path: str, query: dict[str, Any], allowance: Allowance
-    ) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
+    def _page(self, path: str, query: dict[str, Any], allowance: Allowance) -> tuple[Any, Mapping[str, str]]:
         allowance.check_time()
         return self._run(self._call("GET", path, None, query, allowance))
 

@@ -1,4 +1,4 @@
-"""How errors become HTTP answers: a status code and a JSON object with the message."""
+"""Turns errors into HTTP answers: a status code and a JSON object with the message."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from bftrainer.api.admission import RETRY_S, BusyError
 from bftrainer.api.callers import SCHEME, NotAllowedError, UnauthenticatedError
+from bftrainer.api.transport.admission import RETRY_S, BusyError
+from bftrainer.api.transport.connection import too_large
 from bftrainer.errors import BftrainerError, NameTakenError, StoreError, UnstorableError
 
 
@@ -57,21 +58,11 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         headers = {"WWW-Authenticate": SCHEME} if status == 401 else {}
         return web.json_response({"error": str(error)}, status=status, headers=headers)
     except web.HTTPRequestEntityTooLarge:
-        return web.json_response({"error": _too_large(request)}, status=413)
+        return web.json_response({"error": too_large(request)}, status=413)
     except web.RequestPayloadError as error:
         return web.json_response({"error": f"the request's body cannot be read: {error}"}, status=400)
     except web.HTTPException as error:  # no such route, or not with this method
         return _refusal(request, error)
-
-
-def _too_large(request: web.Request) -> str:
-    """What is wrong with a request whose body is too large; its size is known if the client gave it."""
-    most = request.client_max_size
-    size = f"more than {most}" if request.content_length is None else str(request.content_length)
-    return (
-        f"the request is too large: its body has {size} bytes, of at most {most} (max_request_kb); "
-        "send less, such as a shorter spec"
-    )
 
 
 def _refusal(request: web.Request, error: web.HTTPException) -> web.Response:

@@ -1,4 +1,4 @@
-"""What requests hold: their bodies, texts and numbers, checked."""
+"""Reads and checks the bodies, texts and numbers of requests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from bftrainer.errors import BftrainerError
+from bftrainer.wire.parse import MAX_DEPTH, is_shallow
 
 MAX_DIGITS = 20
 """A text of more digits is no number that anybody means; to read it would take long."""
@@ -18,10 +19,13 @@ async def body_of(request: web.Request) -> dict[str, Any]:
     """Read a JSON object from a request; raise `BftrainerError` if there is none."""
     try:
         body = json.loads(await request.read())
+        shallow = is_shallow(body)
     except RecursionError:
-        raise BftrainerError("the request's body is nested too deeply") from None
+        shallow = False
     except ValueError as error:
         raise BftrainerError(f"the request's body is no JSON: {error}") from error
+    if not shallow:
+        raise BftrainerError(f"the request's body is nested too deeply: more than {MAX_DEPTH} deep")
     if not isinstance(body, dict):
         raise BftrainerError("the request's body must be a JSON object")
     return body

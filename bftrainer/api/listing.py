@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bftrainer.threads import check
+
 ENDED = 100
 """Without `limit`, so many trainers that ended are listed."""
 MAX_ENDED = 1000
@@ -25,8 +27,10 @@ NEXT = "Bftrainer-Next"
 
 
 def dumps(value: object) -> str:
-    """Return a value as JSON; halves of surrogate pairs, which readers of JSON refuse, become "?"."""
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
+    """Return a value as JSON; halves of surrogate pairs, which readers of JSON refuse, become "?". What
+    cannot be JSON, as bytes of a damaged row, becomes null."""
+    text = json.dumps(value, ensure_ascii=False, default=lambda odd: None)
+    return text.encode("utf-8", "replace").decode()
 
 
 def encoded(rows: Iterable[Mapping[str, Any]], most: float = float("inf")) -> list[bytes]:
@@ -36,6 +40,7 @@ def encoded(rows: Iterable[Mapping[str, Any]], most: float = float("inf")) -> li
     """
     found, size = list[bytes](), 0
     for row in rows:
+        check()
         text = dumps(row).encode()
         size += len(text) + 1
         if found and size > most:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from bftrainer.api.admission import BusyError
+from bftrainer.api.transport.admission import BusyError
 from bftrainer.threads import in_thread
 
 Key = TypeVar("Key", bound=Hashable)

@@ -103,8 +103,10 @@ class Munge:
                 async with asyncio.timeout(COMMAND_S):
                     out, err = await process.communicate(text.encode())
             except TimeoutError:
-                process.kill()
-                await process.wait()
                 raise MungeError(f"{command} does not answer within {COMMAND_S:g} s") from None
+            finally:  # also where the client has gone: munged may hang, and clients come again and again
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
         said = (out or err).decode(errors="replace")
         return process.returncode or 0, said.removeprefix(f"{command}: Error: ")

@@ -1,4 +1,4 @@
-"""What a client takes of the answers to a question: so much, for so long, whatever sends them.
+"""Bounds the size and time of the answers that a client takes, whatever sends them.
 
 A socket's owner may be no daemon of ours, or one that is broken: an answer may have no end, unpack to
 gigabytes, or lead from page to page for ever.
@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 
 MOST_MB = 100
-"""So much of the answers to one question is read, unless the setting `max_received_mb` says otherwise."""
+"""MB of the answers to one question that a client reads: to show them takes up to 25 times as much memory."""
 PAGES_S = 600.0
 """For so long a client asks for the pages of an answer."""
 MB = 1_000_000
@@ -28,7 +28,7 @@ class OddAnswerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ResponseLimits:
     """How much of the answers to one question a client reads, and how long it waits for one.
 
     Without `patience_s` as long as clients do.
@@ -66,8 +66,7 @@ class Allowance:
             self.left -= len(part)
             if self.left < 0:
                 raise OddAnswerError(
-                    f"its answer has more than {self.most_mb} MB; ask for less, such as with --limit, or "
-                    "raise the setting max_received_mb"
+                    f"its answer has more than {self.most_mb} MB; ask for less, such as with --limit"
                 )
             parts.append(part)
         return json.loads(b"".join(parts))

@@ -1,8 +1,8 @@
-"""What the HTTP server asks of the daemon."""
+"""The interface between the HTTP server and the daemon."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from bftrainer.api.answers import Answer, Answers
@@ -23,17 +23,22 @@ class StudyService(Protocol):
         """List the studies that have not ended, and `ended` of those that have."""
         ...
 
-    async def show(self, caller: Caller, name: str, points: int, most: int | None) -> Answer:
+    async def show(self, caller: Caller, name: str, points: int, most: int | None, after: int) -> Answer:
         """Return all about a study, by number or name; each trial with the last `points` of its course.
 
-        Of more than `most` trials these are those that run, then the best."""
+        Of more than `most` trials these are those that run, then the best. The others come by number, after
+        the one with the number `after`; the header NEXT leads to those that have no room."""
         ...
 
-    async def order(self, caller: Caller, name: str, order: str) -> Json:
+    async def order(self, caller: Caller, name: str, order: str) -> Answer:
         """Carry out "pause", "resume" or "cancel" and return the study's row. Idempotent."""
         ...
 
-    async def prioritise(self, caller: Caller, name: str, to: float) -> Json:
+    async def add(self, caller: Caller, name: str, trials: int, points: Sequence[object]) -> Answer:
+        """Add trials to a study, and points that its next ones try; return the study's row."""
+        ...
+
+    async def prioritise(self, caller: Caller, name: str, to: float) -> Answer:
         """Give the trainers of a study another priority, and return the study's row."""
         ...
 

@@ -13,13 +13,15 @@ import click
 
 from bftrainer import __version__
 from bftrainer.cli.shared.failures import tell
+from bftrainer.cli.shared.groups import SuggestingGroup
 
 COMMANDS: dict[str, str] = {
     "daemon": "Run the daemon: watch for idle nodes, decide, and train.",
+    "try": "Try a script on this machine: does it end the same when nodes come and go?",
     "submit": "Submit a trainer from a YAML spec.",
     "list": "List the trainers.",
     "show": "Show all about one trainer.",
-    "cancel": "End a trainer; it writes a checkpoint first.",
+    "cancel": "End trainers; they write a checkpoint first.",
     "priority": "Give a trainer another place in the queue.",
     "study": "Search for good hyper-parameters: many trainers, of which the best are kept.",
     "queue": "Show which trainers wait, why, and what would make them run.",
@@ -41,7 +43,7 @@ COMMANDS: dict[str, str] = {
 }
 
 
-class Commands(click.Group):
+class Commands(SuggestingGroup):
     """The commands of COMMANDS, each from the module of its name, which is imported when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -63,7 +65,7 @@ class Commands(click.Group):
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="bftrainer")
+@click.version_option(__version__, "-V", "--version", prog_name="bftrainer")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 def app(debug: bool) -> None:
     """Train neural networks on the idle nodes of a batch-scheduled machine.

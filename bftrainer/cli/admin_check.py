@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from bftrainer.cli.shared.findings import finish
 from bftrainer.cli.shared.options import client_options
+from bftrainer.cli.shared.tables import finish
 
 
 @click.command("check", short_help="Look at how this site is set up, and say what to do.")

@@ -8,12 +8,13 @@ import click
 
 from bftrainer.cli import admin_check, admin_impact
 from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.groups import SuggestingGroup
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
 
 
-@click.group("admin")
+@click.group("admin", cls=SuggestingGroup)
 def command() -> None:
     """Decide whether idle nodes are used, check how a site is set up, and see what main jobs notice.
 

@@ -20,7 +20,7 @@ from bftrainer.cli.shared.types import Input, Positive, parse_utc
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
 
-SWITCH_S = 0.0005
+SWITCH_S = 0.0001
 """So soon (s) a thread that makes a plan or a large answer lets the event loop have the interpreter."""
 COLLECTED_AT = (5_000, 5, 5)
 """Garbage is collected in small portions: all that a flood leaves would stop everything for seconds."""
@@ -83,18 +83,19 @@ def command(
     The local scheduler makes a cluster of this machine: its nodes are idle when a log says so, and at
     the end of an idle interval everything on the node is killed.
     """
-    from bftrainer.daemon.compose import compose
-    from bftrainer.daemon.reloading import try_solver
-    from bftrainer.daemon.serve import serve
+    from bftrainer.daemon.lanes import READ_S
+    from bftrainer.daemon.process.compose import compose
+    from bftrainer.daemon.process.reloading import try_solver
+    from bftrainer.daemon.process.serve import serve
     from bftrainer.daemon.systemd import Systemd
-    from bftrainer.schedulers.shared.context import Log
+    from bftrainer.schedulers.shared.context import PlayedLog
     from bftrainer.settings.schedulers import SCHEDULERS
     from bftrainer.state_dir.folder import make_state_dir
     from bftrainer.state_dir.lock import exclusively
     from bftrainer.state_dir.risks import risks
     from bftrainer.store.sql import SqlStore
     from bftrainer.telemetry.log import configure, note
-    from bftrainer.telemetry.log_limit import LogLimit
+    from bftrainer.threads import loop_with_gaps
 
     settings = load(overrides, file=config)
     if gpus and settings.share == "gpu":  # the local scheduler's nodes have so many
@@ -108,8 +109,7 @@ def command(
             if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 option = "from" if name == "start" else name
                 raise click.UsageError(f"--{option} is for --scheduler {here}; it is {settings.scheduler}")
-    limit = LogLimit(settings.max_log_lines_per_minute, settings.max_log_kb_per_minute)
-    configure(settings.log_format, verbose=verbose, limit=limit)
+    configure(settings.log_format, verbose=verbose, bounded=True)
     faulthandler.enable()  # systemd ends a daemon that is stuck by SIGABRT: its stacks are worth having
     if settings.allocator == "milp":  # else `serve` tries it: to load it takes longer than all the rest
         try_solver(settings)
@@ -119,13 +119,16 @@ def command(
     for sentence in risks(settings.state_dir, os.geteuid(), site=site):
         note(logging.getLogger(__name__), "risk", logging.WARNING, reason=sentence)
     with exclusively(settings.state_dir, on_network=shared):
-        store = SqlStore(settings.database, query_s=settings.read_timeout_s / 2)
+        store = SqlStore(settings.database, query_s=READ_S / 2)
         try:
-            played = Log(path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start), gpus=gpus)
+            played = PlayedLog(
+                path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start), gpus=gpus
+            )
             daemon = compose(settings, store, played, _say)
             systemd = Systemd.of(os.environ, os.getpid())
             in_short_turns()
-            asyncio.run(serve(daemon, lambda: load(overrides, file=config), systemd))
+            with asyncio.Runner(loop_factory=loop_with_gaps) as runner:
+                runner.run(serve(daemon, lambda: load(overrides, file=config), systemd))
         finally:
             store.close()
 

@@ -2,44 +2,81 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.figures import figure, speed
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import TrainerName
+
+if TYPE_CHECKING:
+    from bftrainer.api.client import Client
+
+COLUMNS = ("id", "time", "event", "pool", "plan", "actions")
+FOLLOW_S = 0.5
+"""How often the daemon is asked for what has happened since."""
+SOME, MOST = 100, 10_000
+"""So many events are asked for then; so many at most."""
 
 
 @click.command("events")
 @click.option("--trainer", type=TrainerName(), help="Only what a trainer itself did, by name or number.")
-@click.option(
-    "-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many."
-)
+@click.option("-n", "--limit", type=click.IntRange(1, MOST), default=20, show_default=True, help="How many.")
+@click.option("-f", "--follow", is_flag=True, help="Go on showing what happens, a line each, until Ctrl-C.")
 @client_options
 def command(
-    trainer: str | None, limit: int, config: Path | None, state_dir: str | None, as_json: bool
+    trainer: str | None,
+    limit: int,
+    follow: bool,
+    config: Path | None,
+    state_dir: str | None,
+    as_json: bool,
 ) -> None:
     """Show the last events, oldest first: what happened, which plan it led to, and the actions.
 
     A plan is shown with the allocator that made it, whether it is proven optimal, and its objective.
     """
-    found = connect(config, state_dir).rows("events", limit, trainer)
+    if follow and as_json:
+        raise click.UsageError("--follow prints lines as they come, and --json one array: leave out one")
+    client = connect(config, state_dir)
+    found = client.rows("events", limit, trainer)
     if as_json:
         print_json(found)
+    elif follow:
+        _follow(client, found, trainer)
     else:
-        columns = ("id", "time", "event", "pool", "plan", "actions")
-        print_table(columns, [_row(e) for e in found], empty="no events yet")
+        print_table(COLUMNS, [_row(e) for e in found], empty="no events yet")
+
+
+def _follow(client: Client, found: list[dict[str, Any]], trainer: str | None) -> None:
+    """Print these events and those that come, for ever."""
+    last = 0
+    while True:
+        for e in found:
+            id_, moment, event, pool, plan, actions = (str(cell) for cell in _row(e))
+            say("  ".join(part for part in (id_, moment, event, f"pool {pool}", plan, actions) if part))
+            last = max(last, e["id"])
+        time.sleep(FOLLOW_S)
+        asked, found = SOME, client.rows("events", SOME, trainer)
+        while len(found) == asked < MOST and found[0]["id"] > last + 1:  # more have come than were asked for
+            asked *= 10
+            found = client.rows("events", asked, trainer)
+        found = [e for e in found if e["id"] > last]
 
 
 def _row(e: dict[str, Any]) -> tuple[object, ...]:
-    moment = datetime.fromtimestamp(e["time"]).astimezone().strftime("%H:%M:%S.%f")[:-4]
+    moment = datetime.fromtimestamp(e["time"]).astimezone()
+    today = moment.date() == datetime.now().astimezone().date()
     return (
         e["id"],
-        moment,
+        moment.strftime("%H:%M:%S.%f" if today else "%d %b %H:%M:%S.%f")[:-4],
         _what(e),
         e["pool_size"],
         _plan(e["plan"]),
@@ -55,7 +92,7 @@ def _what(e: dict[str, Any]) -> str:
     words = [e["kind"]]
     words += [f"trainer {data['trainer']}"] if "trainer" in data else []
     words += [str(data[key]) for key in ("node", "reason", "spec") if data.get(key)]
-    words += [f"{data['point'][0]} nodes: {data['point'][1]:,.0f}/s"] if data.get("point") else []
+    words += [f"{data['point'][0]} nodes: {speed(data['point'][1])}/s"] if data.get("point") else []
     words += [f"{way} {data[way]['stall_s']:.3f} s" for way in ("up", "down") if data.get(way)]
     return " ".join(words)
 
@@ -65,7 +102,7 @@ def _plan(plan: dict[str, Any] | None) -> str:
         return ""
     sizes = " ".join(f"{trainer}:{len(nodes)}" for trainer, nodes in plan["allocation"].items() if nodes)
     proof = "proven" if plan["proven"] else "not proven"
-    made = f"{plan['allocator']} {plan['status']} ({proof}) {plan['objective']:.4g} [{sizes}]"
+    made = f"{plan['allocator']} {plan['status']} ({proof}) {figure(plan['objective'])} [{sizes}]"
     return f"{made} fell back: {plan['fallback']}" if plan.get("fallback") else made
 
 

@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import click
 
+from bftrainer.api.client import TrainerList
 from bftrainer.api.listing import ENDED
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.units import units
-from bftrainer.cli.shared.worker_phases import phases
-from bftrainer.model.text import duration
+from bftrainer.cli.shared.trainers.table import WARNED, columns, row
+from bftrainer.cli.shared.types import Positive
 from bftrainer.model.trainer import TrainerStatus
 
-COLUMNS = (
-    "id",
-    "name",
-    "status",
-    "nodes",
-    "workers",
-    "step",
-    "samples",
-    "done",
-    "left",
-    "samples/s",
-    "metrics",
-)
-
-WARNED = "(!)"
-"""Beside the status of a trainer whose script has been warned of something."""
-
-METRICS = 4
-"""So many metrics of a trainer are listed, those of the shortest names; show has all."""
-
 EXPLAINED = 10
-"""Of so many trainers the list says why they wait, or what is odd."""
+"""Of so many trainers the list says why they failed or wait, or what is odd."""
+
+Trainers = Sequence[dict[str, Any]]
 
 
 @click.command("list")
@@ -61,100 +44,87 @@ EXPLAINED = 10
     help="Only trainers in this status; may be given several times.",
 )
 @click.option("--name", help="Only trainers of this name; * stands for any characters.")
+@click.option("-w", "--watch", is_flag=True, help="Show the list again when it changes, until Ctrl-C.")
+@click.option(
+    "--every", "every_s", type=Positive(least=0.2), default=1.0, help="With --watch: how often (s)."
+)
 @client_options
 def command(
     limit: int,
     every: bool,
     statuses: tuple[str, ...],
     name: str | None,
+    watch: bool,
+    every_s: float,
     config: Path | None,
     state_dir: str | None,
     as_json: bool,
 ) -> None:
-    """List your trainers in the order of their arrival; admins see those of all users.
+    """List your trainers: those that have ended, then the others, in the order of their arrival; admins see
+    those of all users.
 
     All that hold nodes are listed, those that wait unless there are very many, and the last ones that have
-    ended; the last lines say how many are left out.
+    ended. The lines below say why trainers failed or wait, and how many are left out.
 
     Workers: those that do not train, such as "starting 2, ready 1". A worker that is ready joins at the end
-    of a step. "No worker" counts nodes whose pilots are still starting.
+    of a step. "No worker" counts nodes whose pilots are still starting. Took: from submit to the end, or
+    until now.
     """
-    listed = connect(config, state_dir).trainers(limit, every=every)
-    found = [t for t in listed.trainers if _is_wanted(t, statuses, name)]
-    if as_json:
-        print_json(found)
-    elif len({t["user"] for t in found}) > 1:
-        _print(("user", *columns(found)), [(t["user"], *row(t)) for t in found])
-    else:
-        none = "no such trainers" if statuses or name else "no trainers; bftrainer submit SPEC adds one"
-        empty = none if not listed.ended_left_out else ""
-        _print(columns(found), [row(t) for t in found], empty=empty)
-    for t in [t for t in found if t.get("note")][: 0 if as_json else EXPLAINED]:
-        say(f"{t['name']} ({t['id']}): {t['note']}")
-    if not as_json and any(t.get("warned") for t in found):
-        say(f"{WARNED} its script was warned of something; bftrainer show tells of what")
-    never = [t for t in found if t["status"] == "waiting" and t["reason"]]
-    if not as_json:
-        for t in never[:EXPLAINED]:
-            say(f"{t['name']} ({t['id']}) waits: {t['reason']}")
-        if len(never) > EXPLAINED:
-            say(f"{len(never) - EXPLAINED:,} more wait for such reasons; bftrainer show tells them")
-    if listed.waiting_left_out:
-        say(f"{listed.waiting_left_out:,} more wait; --all lists them", err=as_json)
-    if listed.ended_left_out:
-        more = "--all lists them, -n as many as you like"
-        say(f"{listed.ended_left_out:,} more have ended; {more}", err=as_json)
-
-
-def _print(columns: tuple[str, ...], rows: list[tuple[object, ...]], empty: str = "") -> None:
-    """Print a table without the columns of which no trainer has anything."""
-    kept = [i for i in range(len(columns)) if not rows or any(row[i] not in (None, "") for row in rows)]
-    print_table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], empty=empty)
-
-
-def columns(trainers: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    """Return COLUMNS, with what trainers really have: nodes or GPUs."""
-    counted = units(trainers[0]) if trainers else "nodes"
-    return tuple(counted if column == "nodes" else column for column in COLUMNS)
+    if watch and as_json:
+        raise click.UsageError("--watch shows a table again and again, and --json one array: leave out one")
+    client, before = connect(config, state_dir), None
+    while True:
+        listed = client.trainers(limit, every=every)
+        found = [t for t in listed.trainers if _is_wanted(t, statuses, name)]
+        if as_json:
+            print_json(found)
+            _tell_left_out(listed, err=True)
+        elif found != before:
+            if watch:
+                click.clear()  # a terminal only
+            _print(found, listed, filtered=bool(statuses or name))
+        if not watch:
+            return
+        before = found
+        time.sleep(every_s)
 
 
 def _is_wanted(t: dict[str, Any], statuses: tuple[str, ...], name: str | None) -> bool:
     return (not statuses or t["status"] in statuses) and (name is None or fnmatchcase(t["name"], name))
 
 
-def row(t: dict[str, Any]) -> tuple[object, ...]:
-    """Return a trainer's row of the API as cells of COLUMNS."""
-    nodes = f"{len(t['members'])}" + (
-        f" (of {len(t['nodes'])})" if len(t["nodes"]) > len(t["members"]) else ""
-    )
-    return (
-        t["id"],
-        t["name"],
-        f"{t['status']} {WARNED}" if t.get("warned") else t["status"],
-        nodes,
-        phases(t) or None,
-        t["step"],
-        t["samples"],
-        f"{t['samples'] / t['work']:.0%}" if t["work"] else None,
-        left(t.get("ends_in_s")) or None,
-        f"{t['rate']:,.0f}" if t["rate"] else None,
-        _few(t["metrics"]),
-    )
+def _print(found: Trainers, listed: TrainerList, *, filtered: bool) -> None:
+    """Print the table, those that have not ended last, and what is to be told of single trainers."""
+    in_order = sorted(found, key=lambda t: (t["ended_at"] is None, t["ended_at"] or 0.0))
+    empty = "no such trainers" if filtered else "no trainers; bftrainer submit SPEC adds one"
+    if len({t["user"] for t in found}) > 1:
+        _table(("user", *columns(found)), [(t["user"], *row(t)) for t in in_order])
+    else:
+        _table(columns(found), [row(t) for t in in_order], empty="" if listed.ended_left_out else empty)
+    failed = [t for t in in_order if t["status"] == "failed" and t["reason"]]
+    for t in failed[-EXPLAINED:]:
+        say(f"{t['name']} ({t['id']}) failed: {t['reason']}")
+    for t in [t for t in in_order if t.get("note")][:EXPLAINED]:
+        say(f"{t['name']} ({t['id']}): {t['note']}")
+    if warned := [str(t["id"]) for t in in_order if t.get("warned")][-EXPLAINED:]:
+        say(f"{WARNED} its script was warned of something, see bftrainer show {' or '.join(warned)}")
+    waiting = [t for t in in_order if t["status"] == "waiting" and t["reason"]]
+    for t in waiting[:EXPLAINED]:
+        say(f"{t['name']} ({t['id']}) waits: {t['reason']}")
+    if (more := max(0, len(failed) - EXPLAINED) + max(0, len(waiting) - EXPLAINED)) > 0:
+        say(f"{more:,} more failed or wait for such reasons; bftrainer show NUMBER tells them")
+    _tell_left_out(listed)
 
 
-def _few(metrics: Mapping[str, float]) -> str:
-    """The metrics of the shortest names, loss first: others are often parts of these."""
-    names = sorted(metrics, key=lambda name: (name != "loss", len(name), name))
-    rest = f" and {len(names) - METRICS} more" if len(names) > METRICS else ""
-    return shown({name: metrics[name] for name in names[:METRICS]}) + rest
+def _tell_left_out(listed: TrainerList, *, err: bool = False) -> None:
+    if listed.waiting_left_out:
+        say(f"{listed.waiting_left_out:,} more wait; --all lists them", err=err)
+    if listed.ended_left_out:
+        more = "--all lists them, -n as many as you like"
+        say(f"{listed.ended_left_out:,} more have ended; {more}", err=err)
 
 
-def left(ends: dict[str, float | None] | None) -> str:
-    """Return how long a trainer still takes: "12 min to 1.5 h", at its speed now and on average."""
-    spans = [s for s in ((ends or {}).get("likely"), (ends or {}).get("late")) if s is not None]
-    return " to ".join(dict.fromkeys(duration(seconds) for seconds in spans))
-
-
-def shown(metrics: Mapping[str, float]) -> str:
-    """Return metrics as "accuracy=0.98 loss=0.1", sorted by name."""
-    return " ".join(f"{name}={value:.4g}" for name, value in sorted(metrics.items()))
+def _table(columns: tuple[str, ...], rows: list[tuple[object, ...]], empty: str = "") -> None:
+    """Print a table without the columns of which no trainer has anything."""
+    kept = [i for i in range(len(columns)) if not rows or any(row[i] not in (None, "") for row in rows)]
+    print_table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], empty=empty)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options, trainer_argument
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say, say_as_it_is
-from bftrainer.state_dir.folder import user_name
 
 
 @click.command("logs")
@@ -36,17 +34,21 @@ def command(
 
     Workers print into files that belong to the trainer's user, in a folder that `bftrainer show` names.
 
-    What your own workers printed is shown as it is, as `tail` would. On a terminal, control characters in
-    what others' workers printed are escaped, as they could make the terminal show or do anything.
+    What your own workers printed is shown as it is, as `tail` would. Control characters in what others'
+    workers printed are escaped, as they could make a terminal show or do anything. Only files that belong to
+    the trainer's user are read, no links: another user may have put others there.
     """
-    from bftrainer.cli.shared import worker_output
+    from bftrainer.cli.shared.trainers import worker_output
 
     if follow and as_json:
         raise click.UsageError("--follow prints lines as they come, and --json one object: leave out one")
     shown = connect(config, state_dir).call("GET", f"trainers/{trainer}")
     folder = Path(shown["log_dir"])
-    put = say_as_it_is if shown["user"] == user_name() or not _is_terminal() else say
-    found = worker_output.last_lines(folder, lines, node)
+    of = worker_output.owner(shown["user"])
+    put = (
+        say_as_it_is if worker_output.is_own(shown["user"]) else say
+    )  # in pipes, too: they may end at a terminal
+    found = worker_output.last_lines(folder, lines, node, of=of)
     if as_json:
         print_json({name: part.text for name, part in found.items()})
         return
@@ -61,8 +63,5 @@ def command(
         if not follow:
             return
         time.sleep(0.5)
-        found = worker_output.added(folder, {name: part.end for name, part in found.items()}, node)
-
-
-def _is_terminal() -> bool:
-    return sys.stdout.isatty()
+        ends = {name: part.end for name, part in found.items()}
+        found = worker_output.added(folder, ends, node, of=of)

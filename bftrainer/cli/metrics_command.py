@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 
 import click
 
-from bftrainer.cli.list_command import shown
 from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.figures import figures, moment, speed, whole
 from bftrainer.cli.shared.options import client_options, trainer_argument
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Output
+from bftrainer.cli.shared.types import OutputPath
 from bftrainer.errors import BftrainerError
 from bftrainer.series.points import Point, as_csv, points_of
 
@@ -30,10 +29,10 @@ LINES, POINTS = 20, 100_000
     help=f"How many of the last points.  [default: {LINES} in a table, else {POINTS}]",
 )
 @click.option("--csv", "as_text", is_flag=True, help="Print CSV.")
-@click.option("--plot", type=Output(".png", ".svg", ".pdf"), help="Draw to this file (.png, .svg, .pdf).")
+@click.option("--plot", type=OutputPath(".png", ".svg", ".pdf"), help="Draw to this file (.png, .svg, .pdf).")
 @click.option(
     "--tensorboard",
-    type=Output(file_okay=False),
+    type=OutputPath(file_okay=False),
     help="Write into the folder <name>-<number> of this folder, for TensorBoard.",
 )
 @client_options
@@ -49,7 +48,7 @@ def command(
 ) -> None:
     """Show the course of TRAINER: its step, samples, nodes, speed and metrics, at the times of its reports.
 
-    The daemon keeps one report in so many seconds (keep_reports_every_s), and old ones for as long as it
+    The daemon keeps one report in 5 s, and old ones for as long as it
     keeps events. A metric has its latest value in each. Tables, CSV and JSON have all that happened;
     pictures and TensorBoard leave out the steps that the trainer repeated from a checkpoint.
     """
@@ -92,6 +91,5 @@ def _export(points: Sequence[Point], name: str, plot: Path | None, tensorboard: 
 
 
 def _row(point: Point) -> tuple[object, ...]:
-    moment = datetime.fromtimestamp(point.time).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    speed = f"{point.rate:,.0f}" if point.rate else None
-    return moment, point.step, point.samples, point.nodes, speed, shown(point.metrics)
+    counts = (whole(point.step), whole(point.samples), point.nodes)
+    return moment(point.time), *counts, speed(point.rate), figures(point.metrics)

@@ -54,7 +54,7 @@ def command(
     knows.
     """
     from bftrainer.daemon.clock import WallClock
-    from bftrainer.daemon.compose import place_for_agents
+    from bftrainer.daemon.process.compose import place_for_agents
     from bftrainer.errors import BftrainerError, SchedulerError
     from bftrainer.model.machine import Pilot
     from bftrainer.schedulers.shared.instance import instance

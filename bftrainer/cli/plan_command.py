@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bftrainer.cli.shared.log_options import log_options
 from bftrainer.cli.shared.options import json_option
+from bftrainer.cli.shared.replays.log_options import log_options
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Finite, Input, Output, Span
+from bftrainer.cli.shared.types import Finite, Input, OutputPath, Span
 from bftrainer.traces.logs import LogOptions
 
 if TYPE_CHECKING:
-    from bftrainer.search.plan.baselines import Plan
-    from bftrainer.search.plan.planner import Answer
-    from bftrainer.search.plan.pool import Pool
+    from bftrainer.search.plan.baselines import StagePlan
+    from bftrainer.search.plan.planner import DeadlineAnswer
+    from bftrainer.search.plan.pools.pool import Pool
 
-METHODS = ("exact", "greedy", "static", "naive elastic")
+METHODS = ("exact", "greedy", "greedy-repaired", "static", "naive elastic")
 
 
 @click.command("plan")
@@ -37,6 +37,11 @@ METHODS = ("exact", "greedy", "static", "naive elastic")
     type=click.Choice(METHODS),
     help="Show the plan of this planner; exact: the cheapest even one.  [default: the cheapest of all]",
 )
+@click.option(
+    "--chance",
+    type=Finite(min=0.0, max=1.0),
+    help="On time in so large a share of fresh draws, such as 0.95.  [default: on average]",
+)
 @click.option("--samples", type=click.IntRange(1, 100_000), default=64, show_default=True, help="Draws.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the draws.")
 @click.option("--pool", type=Input(), metavar="LOG", help="Forecast the search on this log of idle nodes.")
@@ -52,7 +57,7 @@ METHODS = ("exact", "greedy", "static", "naive elastic")
     metavar="[CHANCE]",
     help="With --pool: the least ordinary node-hours that raise the chance so far.  [with no value: 0.95]",
 )
-@click.option("--picture", type=Output(".png", ".svg", ".pdf"), help="Draw the plan to this file.")
+@click.option("--picture", type=OutputPath(".png", ".svg", ".pdf"), help="Draw the plan to this file.")
 @log_options
 @json_option
 def command(
@@ -60,6 +65,7 @@ def command(
     deadline: float | None,
     profile_path: Path | None,
     method: str | None,
+    chance: float | None,
     samples: int,
     seed: int,
     pool: Path | None,
@@ -79,12 +85,13 @@ def command(
     With --pool nothing is bought: LOG says when nodes were idle, and the search is replayed on it from many
     moments on. You see when it would end, and how likely it meets the deadline.
     """
-    from bftrainer.cli.shared import plan_tables
-    from bftrainer.cli.shared.logs import read_log
-    from bftrainer.search.plan import planner, read
-    from bftrainer.search.plan.experiment import joined
-    from bftrainer.search.plan.pool import Pool
-    from bftrainer.search.plan.simulate import Simulator
+    from bftrainer.cli.shared.replays.log_options import read_log
+    from bftrainer.cli.studies import plan_tables
+    from bftrainer.search.plan import beside, read
+    from bftrainer.search.plan.model.experiment import joined
+    from bftrainer.search.plan.model.simulate import Simulator
+    from bftrainer.search.plan.pools.execution import side_by_side
+    from bftrainer.search.plan.pools.pool import Pool
     from bftrainer.traces.logs import cut
 
     given = read.search(search, profile_path)
@@ -95,25 +102,27 @@ def command(
     if pool is not None:
         own = Simulator(joined(found), profile, samples=samples, seed=seed)
         log = cut(read_log(pool, log_options), None, None, pool_nodes)
-        _forecast(Pool(own, log, deadline, starts, seed), buy, picture, as_json=as_json)
+        brackets = side_by_side(len(experiment.stages) for experiment in found)
+        _forecast(Pool(own, log, deadline, starts, seed, brackets), buy, picture, as_json=as_json)
         return
     if buy is not None:
         raise click.UsageError("--buy needs --pool LOG: how many nodes are idle, and when?")
-    simulators = [Simulator(experiment, profile, samples=samples, seed=seed) for experiment in found]
-    answers = [planner.plan(simulator, deadline) for simulator in simulators]
-    shown = [_shown(answer, method) for answer in answers]
-    later = [
-        planner.later(simulator, answer) if plan is None else []
-        for simulator, answer, plan in zip(simulators, answers, shown, strict=True)
-    ]
-    names = [experiment.name for experiment in found]
+    question = beside.Question(profile, deadline, chance, method, samples, seed)
+    whole = beside.together(found, question)
+    parts = whole.parts
+    answers = [part.answer for part in parts]
+    shown = [question.shown(answer) for answer in answers]
+    names = [part.name for part in parts]
     if as_json:
-        print_json(plan_tables.as_json(names, answers, shown, later, profile))
+        print_json(plan_tables.as_json(names, answers, shown, profile, whole))
+    elif not all(shown):
+        plan_tables.print_refusal(whole, profile)
     else:
-        for name, answer, plan, costs in zip(names, answers, shown, later, strict=True):
-            plan_tables.print_plan(name, answer, plan, costs, profile)
-        if len(found) > 1 and all(shown):
-            plan_tables.print_sum([plan for plan in shown if plan], profile)
+        plans = [plan for plan in shown if plan]
+        for name, answer, plan in zip(names, answers, plans, strict=True):
+            plan_tables.print_plan(name, answer, plan, profile)
+        if len(found) > 1:
+            plan_tables.print_sum(plans, profile, whole)
     if picture is not None:
         _draw(names, answers, shown, picture)
     if not all(shown):
@@ -122,7 +131,7 @@ def command(
 
 def _forecast(pool: Pool, level: float | None, path: Path | None, *, as_json: bool) -> None:
     """Print when the search would end on a pool, and what to buy for the chance that is wanted."""
-    from bftrainer.cli.shared import pool_forecast
+    from bftrainer.cli.studies import pool_forecast
     from bftrainer.search.plan.buy import buy
 
     harvested = pool.forecast()
@@ -142,11 +151,7 @@ def _forecast(pool: Pool, level: float | None, path: Path | None, *, as_json: bo
         click.get_current_context().exit(1)
 
 
-def _shown(answer: Answer, method: str | None) -> Plan | None:
-    return answer.others[method] if method else answer.chosen
-
-
-def _draw(names: list[str], answers: list[Answer], shown: list[Plan | None], path: Path) -> None:
+def _draw(names: list[str], answers: list[DeadlineAnswer], shown: list[StagePlan | None], path: Path) -> None:
     from bftrainer.model.text import clock
     from bftrainer.search.plan import picture
 
@@ -154,7 +159,7 @@ def _draw(names: list[str], answers: list[Answer], shown: list[Plan | None], pat
         (
             f"{name}: {clock((plan or answer.fastest).estimate.jct_s)}",
             plan or answer.fastest,
-            answer.others["static"],
+            answer.others.get("static"),
         )
         for name, answer, plan in zip(names, answers, shown, strict=True)
     ]

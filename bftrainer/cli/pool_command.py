@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.figures import brief_moment
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
@@ -16,12 +17,17 @@ from bftrainer.cli.shared.units import units
 
 
 @click.command("pool")
-@click.option("--long", "-l", "long", is_flag=True, help="Partitions, features, GRES and GPUs as well.")
+@click.option(
+    "--long", "-l", "long", is_flag=True, help="Phase, partitions, features, GRES and GPUs as well."
+)
 @client_options
 def command(config: Path | None, state_dir: str | None, as_json: bool, long: bool) -> None:
     """Show every node: idle or busy and why, its pilot, and the trainer that has it.
 
-    Until is when a job or a reservation is expected to take the node.
+    Until is when a job or a reservation is expected to take the node. With --long, phase is where a node is
+    in its life with bftrainer, and since when: free (in the pool, without a pilot), ordered, starting, up,
+    releasing (its workers leave), clearing (its pilot has ended), resting (it may join later), quarantined
+    (pilots failed there). Nodes without one are the main scheduler's.
     """
     found = connect(config, state_dir).call("GET", "pool")
     if as_json:
@@ -29,13 +35,16 @@ def command(config: Path | None, state_dir: str | None, as_json: bool, long: boo
         return
     columns = ["node", "state", "pilot", "trainer", "role", "until", "why"]
     if long:
-        columns[2:2] = ["partitions", "features", "gres", "gpus", "devices"]
+        columns[2:2] = ["phase", "since", "partitions", "features", "gres", "gpus", "devices"]
+    now = time.time()
     rows = [
         {
-            "devices": "",  # a daemon of an earlier version does not say
+            "phase": None,  # a daemon of an earlier version does not say
+            "devices": "",
             **n,
             "gpus": _gpus(n),
-            "until": _moment(n["until"]),
+            "since": "" if n.get("since") is None else brief_moment(n["since"], now),
+            "until": "" if n["until"] is None else brief_moment(n["until"], now),
             "partitions": ",".join(n["partitions"]),
             "features": ",".join(n["features"]),
         }
@@ -50,7 +59,3 @@ def _gpus(node: dict[str, Any]) -> str:
     """How many GPUs a node has, and had, if these were more."""
     had = node.get("gpus_had", 0)  # a daemon of an earlier version does not say
     return f"{node['gpus']} (had {had})" if had > node["gpus"] else str(node["gpus"])
-
-
-def _moment(seconds: float | None) -> str:
-    return "" if seconds is None else datetime.fromtimestamp(seconds).astimezone().strftime("%d %b %H:%M")

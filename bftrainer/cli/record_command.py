@@ -14,17 +14,17 @@ import click
 from bftrainer import __version__
 from bftrainer.cli.shared.options import setting_options
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Output, Positive
+from bftrainer.cli.shared.types import OutputPath, Positive
 from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
 
 if TYPE_CHECKING:
-    from bftrainer.recording.recorder import Recorder
+    from bftrainer.recording.recorder import SiteRecorder
 
 
 @click.command("record")
-@click.argument("folder", type=Output(file_okay=False))
+@click.argument("folder", type=OutputPath(file_okay=False))
 @click.option(
     "--every",
     "poll_s",
@@ -71,7 +71,7 @@ def command(
     from bftrainer.daemon.clock import WallClock
     from bftrainer.errors import BftrainerError
     from bftrainer.recording import lines
-    from bftrainer.recording.recorder import Recorder
+    from bftrainer.recording.recorder import SiteRecorder
     from bftrainer.recording.series import Series
 
     settings = load(overrides, file=config)
@@ -83,7 +83,7 @@ def command(
     scheduler = import_module(kind.module).observer(settings, clock)
     series = Series(folder, rotate_mb=rotate_mb, most_mb=most_mb)
     header = lines.header(settings.scheduler, __version__, poll_s)
-    recorder = Recorder(scheduler, series, clock, header=header, poll_s=poll_s, say=_say)
+    recorder = SiteRecorder(scheduler, series, clock, header=header, poll_s=poll_s, say=_say)
     _say(f"{settings.scheduler} every {poll_s:g} s to {folder}; Ctrl-C or SIGTERM ends it")
     try:
         asyncio.run(_until_stopped(recorder, hours))
@@ -96,7 +96,7 @@ def command(
         )
 
 
-async def _until_stopped(recorder: Recorder, hours: float | None) -> None:
+async def _until_stopped(recorder: SiteRecorder, hours: float | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sign in (signal.SIGTERM, signal.SIGINT):

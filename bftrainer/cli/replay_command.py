@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
-from bftrainer.cli.shared import calibration
-from bftrainer.cli.shared.log_options import log_options
-from bftrainer.cli.shared.logs import print_notes
 from bftrainer.cli.shared.options import json_option, setting_options
 from bftrainer.cli.shared.progress import progress_bar
-from bftrainer.cli.shared.replay_figures import print_figures
+from bftrainer.cli.shared.replays import calibration
+from bftrainer.cli.shared.replays.dedicated import WorkloadFile, dedicated_options
+from bftrainer.cli.shared.replays.figures import print_figures
+from bftrainer.cli.shared.replays.log_options import log_options, print_notes
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Finite, Input, Output, Positive, parse_utc
+from bftrainer.cli.shared.types import Finite, Input, OutputPath, Positive, parse_utc
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings, of_command
 from bftrainer.traces import recorded
@@ -28,11 +28,12 @@ DEFAULTS = asdict(LogOptions())
 
 
 @click.command("replay")
-@click.argument("log", type=Input(dir_okay=True))
+@click.argument("log", type=Input(dir_okay=True), required=False)
 @click.option(
     "--workload",
-    type=Input(),
-    help="Job table (CSV job,Tcup,Tcdw,Jmin,Jmax,Pmax,Tsub,model) or YAML list of trainer specs.",
+    type=WorkloadFile(),
+    help="Job table (CSV job,Tcup,Tcdw,Jmin,Jmax,Pmax,Tsub,model) or YAML list of trainer specs; with "
+    "--cluster pollux:FILE (CSV name,time,application,num_replicas,batch_size).",
 )
 @click.option(
     "--curves",
@@ -93,12 +94,13 @@ DEFAULTS = asdict(LogOptions())
 )
 @click.option(
     "--out",
-    type=Output(),
+    type=OutputPath(),
     help="Keep a record for bftrainer report in this file (NAME.json.gz).",
 )
 @log_options
-@setting_options(*of_command("replay"))
+@setting_options(*(name for name in of_command("replay") if name != "allocator"))
 @json_option
+@dedicated_options
 def command(
     log: Path,
     log_options: LogOptions,
@@ -116,6 +118,9 @@ def command(
 
     LOG may also be a daemon's state directory, or the database in it: then what it recorded is replayed,
     without any other option, and the samples that this predicts are shown beside those of the record.
+
+    With --cluster there is no LOG: jobs have a dedicated cluster, and their speeds and gradient noise are
+    those that --profiles has.
     """
     from bftrainer.replay.calibrate import history
 

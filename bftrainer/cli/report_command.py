@@ -10,7 +10,7 @@ from bftrainer.cli.shared.options import json_option
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Input, Output
+from bftrainer.cli.shared.types import Input, OutputPath
 from bftrainer.model.text import shown
 
 
@@ -18,12 +18,12 @@ from bftrainer.model.text import shown
 @click.argument("runs", type=Input(dir_okay=True), nargs=-1, required=True, metavar="RUN...")
 @click.option(
     "--out",
-    type=Output(),
+    type=OutputPath(),
     default=Path("report.html"),
     show_default=True,
     help="The page.",
 )
-@click.option("--png", type=Output(file_okay=False), help="Folder for the pictures as PNG.")
+@click.option("--png", type=OutputPath(file_okay=False), help="Folder for the pictures as PNG.")
 @click.option("--title", default="Replays of idle nodes", show_default=True, help="The page's title.")
 @json_option
 def command(runs: tuple[Path, ...], out: Path, png: Path | None, title: str, as_json: bool) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bftrainer.cli.list_command import shown
 from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.figures import figures, moment, speed, whole
 from bftrainer.cli.shared.options import client_options, trainer_argument
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
@@ -35,19 +34,20 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         **({"note": t["note"]} if t.get("note") else {}),
         counted: f"{' '.join(t['members']) or '-'}  (allocated: {' '.join(t['nodes']) or '-'}; "
         f"allowed: {_allowed(t)})",
-        "progress": f"step {t['step']}, epoch {t['epoch']}, {t['samples']:,} samples"
-        + (f" of {t['work']:,}" if t["work"] else ""),
+        "progress": f"step {whole(t['step'])}, epoch {whole(t['epoch'])}, {whole(t['samples'])} samples"
+        + (f" of {whole(t['work'])}" if t["work"] else ""),
         **({} if t["ended_at"] else {"ends in": _ends(t.get("ends_in_s"), t["work"], counted)}),
-        "samples/s": f"{t['rate']:,.0f}" if t["rate"] else "-",
-        "metrics": shown(t["metrics"]) or "-",
+        "samples/s": speed(t["rate"]) or "-",
+        "metrics": figures(t["metrics"]) or "-",
         "scalability": f"{t['scalability']['mode']}; "
         f"up to {t['scalability']['may_ask_for']} {counted} for now",
         "command": " ".join(t["command"]),
         "workdir": t["workdir"],
         "logs": t["log_dir"],
-        "checkpoints": t["checkpoint_dir"],
-        "submitted": _moment(t["submitted_at"]),
-        "ended": _moment(t["ended_at"]) if t["ended_at"] else "-",
+        "checkpoints": t["checkpoint_dir"]
+        + (f"  (the last: step {whole(t['saved'])})" if t.get("saved") is not None else ""),
+        "submitted": moment(t["submitted_at"]),
+        "ended": moment(t["ended_at"]) if t["ended_at"] else "-",
     }
     warned = [("its script was warned", text) for text in t.get("warned", ())]
     print_table(("", ""), [*lines.items(), *warned])
@@ -97,7 +97,7 @@ def _ends(ends: dict[str, Any] | None, work: int | None, counted: str) -> str:
 def _size(row: dict[str, Any]) -> tuple[object, ...]:
     error = "-" if row["error"] is None else f"{100 * row['error']:.0f} %"
     on = f"{row['nodes']} {row['node_class'] or ''}".rstrip()
-    return on, f"{row['rate']:,.0f}", error, row["windows"] or "-", row["source"]
+    return on, speed(row["rate"]), error, row["windows"] or "-", row["source"]
 
 
 def _cost(name: str, cost: dict[str, Any]) -> tuple[object, ...]:
@@ -106,8 +106,4 @@ def _cost(name: str, cost: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _pause(p: dict[str, Any]) -> tuple[object, ...]:
-    return _moment(p["time"]), p["kind"], p["size"], p["step"], f"{p['pause_s']:.3f} s", p["lost_steps"]
-
-
-def _moment(time: float) -> str:
-    return datetime.fromtimestamp(time).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return moment(p["time"]), p["kind"], p["size"], whole(p["step"]), f"{p['pause_s']:.3f} s", p["lost_steps"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from bftrainer.cli.list_command import shown
 from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.figures import figure, figures, speed, whole
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
@@ -41,9 +41,9 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
             (
                 t["name"],
                 len(t["members"]),
-                t["step"],
-                f"{t['rate']:,.0f}" if t["rate"] else None,
-                shown(t["metrics"]),
+                whole(t["step"]),
+                speed(t["rate"]),
+                figures(t["metrics"]),
             )
             for t in s["running"]
         ]
@@ -67,6 +67,6 @@ def _headroom(room: dict[str, Any], counted: str = "nodes") -> list[str]:
 
 def _plan(plan: dict[str, Any]) -> list[str]:
     proof = "proven" if plan["proven"] else "not proven"
-    made = f"{plan['allocator']}: {plan['status']}, {proof}, objective {plan['objective']:.6g}"
+    made = f"{plan['allocator']}: {plan['status']}, {proof}, objective {figure(plan['objective'])}"
     took = f", {plan['solve_ms']:.1f} ms" + (f" ({plan['note']})" if plan["note"] else "")
     return [made + took, *([f"fell back: {plan['fallback']}"] if plan["fallback"] else [])]

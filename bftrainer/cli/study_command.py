@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,20 +10,22 @@ from typing import Any
 
 import click
 
-from bftrainer.cli import study_demo, study_export, study_mirror, study_show
 from bftrainer.cli.priority_command import prioritise
 from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.figures import figure
+from bftrainer.cli.shared.groups import SuggestingGroup
 from bftrainer.cli.shared.options import client_options
-from bftrainer.cli.shared.studies import params_text, stalled, study_argument, study_line
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input, Positive
+from bftrainer.cli.studies import demo, export, mirror, show
+from bftrainer.cli.studies.words import params_text, stalled, study_argument, study_line
 from bftrainer.model.text import counted
 
 COLUMNS = ("id", "user", "name", "status", "trials", "running", "ended", "best", "parameters", "node-hours")
 
 
-@click.group("study")
+@click.group("study", cls=SuggestingGroup)
 def command() -> None:
     """Search for good hyper-parameters: many trainers of one script, of which the best are kept.
 
@@ -30,12 +33,12 @@ def command() -> None:
     """
 
 
-command.add_command(study_show.command)
-command.add_command(study_show.best)
-command.add_command(study_export.command)
-command.add_command(study_mirror.command)
-command.add_command(study_mirror.mirrors)
-command.add_command(study_demo.command)
+command.add_command(show.command)
+command.add_command(show.best)
+command.add_command(export.command)
+command.add_command(mirror.command)
+command.add_command(mirror.mirrors)
+command.add_command(demo.command)
 
 
 @command.command("submit")
@@ -57,15 +60,15 @@ def submit(study: Path, config: Path | None, state_dir: str | None, as_json: boo
     budget: 64000                     # samples of a trial that is kept to the end
     stopping: {halving: {least: 4000, eta: 4}}
     """
-    from bftrainer.search.parse import parse
+    from bftrainer.search.files.parse import parse
     from bftrainer.settings.sources import load
     from bftrainer.spec.located_yaml import SPEC
-    from bftrainer.spec.parse import read, require_workdir
+    from bftrainer.spec.parse import read, require_files
 
     bounds = replace(SPEC, kb=load({"state_dir": state_dir}, file=config).max_spec_kb)
     text = read(study, bounds)
     wanted = parse(text, str(study), study.parent, bounds)  # refuse a wrong study before asking the daemon
-    require_workdir(wanted.trainer, text, study)
+    require_files(wanted.trainer, text, study)
     body = {"spec": text, "name": str(study), "base": str(study.parent.resolve())}
     answer = connect(config, state_dir).call("POST", "studies", body=body)
     if as_json:
@@ -73,7 +76,7 @@ def submit(study: Path, config: Path | None, state_dir: str | None, as_json: boo
         return
     say(
         f"submitted {wanted.name} as study {answer['id']} of {counted(wanted.trials, 'trial')}; follow it: "
-        f"bftrainer study show --watch {wanted.name}"
+        f"bftrainer study show --watch {answer['id']}"
     )
     if answer.get("note"):
         say(f"note: {answer['note']}", err=True)
@@ -124,6 +127,50 @@ def cancel(study: str, config: Path | None, state_dir: str | None, as_json: bool
     _order("cancel", study, config, state_dir, as_json)
 
 
+@command.command("add")
+@study_argument
+@click.option("--trials", type=click.IntRange(0, 100_000), default=0, help="So many trials more.")
+@click.option(
+    "--point",
+    "points",
+    multiple=True,
+    metavar="NAME=VALUE,...",
+    help="A known point that the next trial tries, such as lr=0.1,optimizer=sgd; may be repeated.",
+)
+@client_options
+def add(
+    study: str,
+    trials: int,
+    points: tuple[str, ...],
+    config: Path | None,
+    state_dir: str | None,
+    as_json: bool,
+) -> None:
+    """Add trials to STUDY while it runs, and known points. The sampler chooses what a point does not say."""
+    if not trials and not points:
+        raise click.UsageError("nothing to add; give --trials N, or --point NAME=VALUE")
+    body = {"trials": trials, "points": [_point(text) for text in points]}
+    row = connect(config, state_dir).call("POST", f"studies/{study}/trials", body=body)
+    if as_json:
+        print_json(row)
+    else:
+        say(f"added {counted(trials, 'trial')}, {counted(len(points), 'point')}: {study_line(row)}")
+
+
+def _point(text: str) -> dict[str, Any]:
+    """The values in name=value,name=value: numbers, true and false, and texts."""
+    found: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip():
+            raise click.UsageError(f"--point {text[:80]!r}: give NAME=VALUE, several with commas between")
+        try:
+            found[name.strip()] = json.loads(value)
+        except ValueError:
+            found[name.strip()] = value.strip()
+    return found
+
+
 @command.command("priority")
 @study_argument
 @click.argument("priority", type=Positive())
@@ -154,11 +201,11 @@ def _row(study: dict[str, Any]) -> tuple[object, ...]:
         study["id"],
         study["user"],
         study["name"],
-        f"{study['status']}, {still}" if still else study["status"],
+        ", ".join(filter(None, (study["status"], still, study.get("unmeasured") and "no metric so far"))),
         study["trials"],
         counts.get("running", 0),
         sum(count for status, count in counts.items() if status not in moving),
-        f"{study['metric']}={best['value']:.5g}{_early(best)}" if best else "-",
+        f"{study['metric']}={figure(best['value'])}{_early(best)}" if best else "-",
         params_text(best["params"]) if best else "-",
         f"{study['node_s'] / 3600:.2f}",
     )

@@ -38,8 +38,8 @@ def command(
 
     \b
     name: digits                      # unique among unfinished trainers
-    command: [python, digits.py]      # words, never a shell line
-    nodes: {min: 1, max: 4}
+    command: [python, digits.py]      # or a line of words; no shell reads it
+    nodes: {min: 1, max: 4}           # or 4, the most
     launcher: native                  # or torchrun, horovod
     work: {samples: 500000}           # or until_exit: until the script ends (default)
     curve: [[1, 900], [4, 3200]]      # nodes, samples/s; without: learnt
@@ -55,15 +55,16 @@ def command(
     The user guide (docs/user-guide.md) explains every key; priority, curves and batch among them.
     """
     from bftrainer.cli.shared import script_hints
+    from bftrainer.rehearsal import tried
     from bftrainer.settings.sources import load
     from bftrainer.spec.hints import hint
     from bftrainer.spec.located_yaml import SPEC
-    from bftrainer.spec.parse import parse, read, require_workdir
+    from bftrainer.spec.parse import parse, read, require_files
 
     bounds = replace(SPEC, kb=load({"state_dir": state_dir}, file=config).max_spec_kb)
     text = read(spec, bounds)
     wanted = parse(text, str(spec), spec.parent, bounds)  # refuse a wrong spec before asking the daemon
-    require_workdir(wanted, text, spec)
+    require_files(wanted, text, spec)
     client = connect(config, state_dir)
     body = {"spec": text, "name": str(spec), "base": str(spec.parent.resolve())}
     if resume is not None:
@@ -73,13 +74,20 @@ def command(
     if as_json:
         print_json(answer)
         return
-    say(f"submitted {wanted.name} as trainer {answer['id']}; follow it: bftrainer show {wanted.name}")
+    sizes = f"{wanted.n_min} to {wanted.n_max}" if wanted.n_min < wanted.n_max else f"{wanted.n_max}"
+    of = f"{'GPU' if wanted.gpus else 'node'}{'s' if wanted.n_max > 1 else ''}"
+    say(
+        f"submitted {wanted.name} as trainer {answer['id']}, on {sizes} {of}; follow it: "
+        f"bftrainer show {answer['id']}"
+    )
     if answer.get("earlier"):
-        say(_about(answer["earlier"], wanted.name, spec))
+        say(_about(answer["earlier"], answer["id"], spec))
     if answer.get("note"):
         say(f"it waits: {answer['note']}")
     if answer["hint"]:
         say(f"note: {answer['hint']}")
+    elif told := tried.hint(wanted, spec):
+        say(f"note: {told}", err=True)
 
 
 def _with_checkpoints(client: Client, trainer: str) -> int:
@@ -106,7 +114,7 @@ def _with_checkpoints(client: Client, trainer: str) -> int:
     return int(found["id"])
 
 
-def _about(earlier: dict[str, Any], name: str, spec: Path) -> str:
+def _about(earlier: dict[str, Any], new: int, spec: Path) -> str:
     """What a new trainer has to do with the one before it, in words."""
     which = f"trainer {earlier['id']} ({earlier['name']}, {earlier['status']} at step {earlier['step']})"
     if earlier["goes_on"]:
@@ -114,5 +122,5 @@ def _about(earlier: dict[str, Any], name: str, spec: Path) -> str:
         return f"it goes on from the last checkpoint of {which} in {where}; logs will say from which step"
     return (
         f"it begins anew; the checkpoints of {which} stay in {earlier['checkpoint_dir']}. "
-        f"To go on from them: bftrainer cancel {name}, then bftrainer submit --resume {earlier['id']} {spec}"
+        f"To go on from them: bftrainer cancel {new}, then bftrainer submit --resume {earlier['id']} {spec}"
     )

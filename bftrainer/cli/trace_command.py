@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from bftrainer.cli import trace_convert, trace_info, trace_synth
+from bftrainer.cli.shared.groups import SuggestingGroup
 
 
-@click.group("trace")
+@click.group("trace", cls=SuggestingGroup)
 def command() -> None:
     """Look at logs of idle nodes, convert them, and generate some.
 

@@ -6,18 +6,17 @@ from pathlib import Path
 
 import click
 
-from bftrainer.cli.shared.log_options import log_options
-from bftrainer.cli.shared.logs import log_argument, print_notes, read_log
 from bftrainer.cli.shared.progress import progress_bar
+from bftrainer.cli.shared.replays.log_options import log_argument, log_options, print_notes, read_log
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Output, Positive, parse_utc
+from bftrainer.cli.shared.types import OutputPath, Positive, parse_utc
 from bftrainer.traces.formats.lines import counted
 from bftrainer.traces.logs import LogOptions
 
 
 @click.command("convert")
 @log_argument
-@click.argument("out", type=Output())
+@click.argument("out", type=OutputPath())
 @log_options
 @click.option("--from", "begin", metavar="ISO", help="Where to begin, UTC.  [default: the log's begin]")
 @click.option("--hours", type=Positive(), help="How long.  [default: to the log's end]")

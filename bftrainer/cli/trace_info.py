@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bftrainer.cli.shared.log_options import log_options
-from bftrainer.cli.shared.logs import log_argument, print_notes, read_log
 from bftrainer.cli.shared.options import json_option
+from bftrainer.cli.shared.replays.log_options import log_argument, log_options, print_notes, read_log
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Output
+from bftrainer.cli.shared.types import OutputPath
 from bftrainer.traces.logs import LogOptions
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 @log_options
 @click.option(
     "--png",
-    type=Output(".png", ".svg", ".pdf"),
+    type=OutputPath(".png", ".svg", ".pdf"),
     help="Draw a picture to this file (.png, .svg, .pdf).",
 )
 @json_option

@@ -8,7 +8,7 @@ import click
 
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Output, Positive
+from bftrainer.cli.shared.types import OutputPath, Positive
 from bftrainer.traces.formats.lines import counted
 
 PROFILES = ("summit", "theta", "small")
@@ -16,7 +16,7 @@ PROFILES = ("summit", "theta", "small")
 
 
 @click.command("synth")
-@click.argument("out", type=Output())
+@click.argument("out", type=OutputPath())
 @click.option("--profile", type=click.Choice(PROFILES), required=True, help="What machine it is to be like.")
 @click.option("--nodes", type=click.IntRange(1, 1_000_000), help="Nodes.  [default: the machine's own]")
 @click.option("--hours", type=Positive(most=1e6), default=168.0, show_default=True, help="How long.")

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 
 from bftrainer.model.reports import Message
 from bftrainer.model.trainer import TrainerSpec
-from bftrainer.nodes.held import awaited
+from bftrainer.nodes.losses import Losses
 from bftrainer.nodes.pilots import Pilots
-from bftrainer.nodes.release import Release
 from bftrainer.ports import Launcher
 from bftrainer.telemetry.telemetry import Telemetry
 from bftrainer.wire.hub import Hub
@@ -64,14 +63,14 @@ class AgentReports:
         self,
         link: AgentLink,
         pilots: Pilots,
-        release: Release,
+        losses: Losses,
         launcher: Launcher,
         trainers_on: Callable[[str], Mapping[int, TrainerSpec]],
         telemetry: Telemetry,
         has_gpus: Callable[[str, str, int, str], None],
     ) -> None:
         self._has_gpus = has_gpus
-        self._link, self._pilots, self._release, self._launcher = link, pilots, release, launcher
+        self._link, self._pilots, self._losses, self._launcher = link, pilots, losses, launcher
         self._trainers_on, self._telemetry = trainers_on, telemetry
         self.opened = False
         self._out: dict[str, tuple[str, ...]] = {}  # node -> what was told of devices out of use
@@ -83,9 +82,9 @@ class AgentReports:
     def up(self, node: str, tag: str, inventory: list[Message]) -> bool | None:
         """An agent has connected; it may stay if its pilot is one of ours that is not being released. None:
         its pilot may have landed there, and the scheduler has not said so yet."""
-        if self._pilots.known(node, tag) is None and awaited(self._pilots.held, tag):
+        if self._pilots.known(node, tag) is None and self._pilots.records.awaits(tag):
             return None
-        if self._pilots.known(node, tag) is None or node in self._pilots.releasing:
+        if self._pilots.known(node, tag) is None or node in self._pilots.records.releasing:
             self._telemetry.trouble("agent", "it belongs to no pilot of ours: sent away", node=node)
             return False
         self._pilots.reports(node)
@@ -103,9 +102,9 @@ class AgentReports:
             left = f"{devices.count} {devices.kind} devices are left"
             self._telemetry.trouble("agent", f"a device is out of use: {'; '.join(out)}; {left}", node=node)
         self._out[node] = out
-        held = self._pilots.held.get(node)
-        if devices is not None and held is not None:
-            self._has_gpus(node, held.pilot.user, devices.count, self._for_whom(node, devices))
+        pilot = self._pilots.records.pilots.get(node)
+        if devices is not None and pilot is not None:
+            self._has_gpus(node, pilot.user, devices.count, self._for_whom(node, devices))
 
     def _for_whom(self, node: str, devices: Devices) -> str:
         """For how many workers a node has too few devices, in words; empty if for none."""
@@ -118,24 +117,24 @@ class AgentReports:
 
     def down(self, node: str) -> None:
         """An agent's connection is gone."""
-        self._release.agent_down(node)
+        self._losses.agent_down(node)
 
     def at_bound(self, bound: str, node: str, at: float) -> None:
         """A node's agent has hit a bound."""
-        held = self._pilots.held.get(node)
-        by = held.pilot.user if held is not None else ""
+        pilot = self._pilots.records.pilots.get(node)
+        by = pilot.user if pilot is not None else ""
         self._telemetry.bounded(bound, by or node, node=node, at=at)
 
     def flooded(self, node: str, reason: str) -> None:
         """A node's agent has sent too much for too long: our agents do not, so its pilot ends."""
         self._telemetry.trouble("agent", reason, node=node)
         self._telemetry.happened("agents", "an agent that sent too much was cut off", f"on {node}: {reason}")
-        self._release.misbehaves(node, reason)
+        self._losses.misbehaves(node, reason)
 
     def said(self, node: str, message: Message) -> None:
         """An agent has sent a message: its own goodbye, or something about a worker."""
         if message.get("type") == "bye":
-            self._release.agent_leaves(node)
+            self._losses.agent_leaves(node)
         elif message.get("type") == "devices":
             self._link.has_devices(node, DevicesChanged.model_validate(message).devices)
             self._tell_devices(node)

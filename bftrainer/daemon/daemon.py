@@ -14,9 +14,9 @@ from functools import partial
 
 from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.clock import watch as watch_clock
-from bftrainer.daemon.disk import Disk
 from bftrainer.daemon.parts import Parts
-from bftrainer.daemon.pruning import keep_runs
+from bftrainer.daemon.storage.disk import Disk
+from bftrainer.daemon.storage.pruning import keep_runs
 from bftrainer.model.events import Drain, PolicyChanged
 from bftrainer.ports import Clock, Scheduler, Store
 from bftrainer.settings.live import Refused
@@ -40,8 +40,11 @@ class Daemon(Parts):
         super().__init__(settings, scheduler, store, clock or WallClock(), tcp)
         self._stop = asyncio.Event()
 
-    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Serve until `stop`; then let every trainer checkpoint, and leave no process behind.
+    async def run(
+        self, listens: Callable[[], None] = lambda: None, works: Callable[[], None] = lambda: None
+    ) -> None:
+        """Serve until `stop`; then let every trainer checkpoint, and leave no process behind. Calls `listens`
+        once users can ask, and `works` once the scheduler has answered and what ran is taken over.
 
         Raises:
             BftrainerError: its socket cannot be made.
@@ -61,16 +64,16 @@ class Daemon(Parts):
             stack.push_async_callback(self.studies.close)
             stack.callback(self.nodes.close)
             stack.callback(self.lanes.close)
-            ready()
-            await self._serve()
+            listens()
+            await self._serve(works)
 
     async def _load(self) -> None:
         """Read what the daemon before has left in the store, and store when this one began, and with what
         settings: a replay of what happened needs both."""
-        own = self.settings.current
+        settings = self.settings.current
         stored = await self.runner.aside(self._store.get, "runs")
-        runs = keep_runs(stored or "[]", own, self._started_at)
-        now = {"begin": self._started_at, "settings": own.model_dump(mode="json")}
+        runs = keep_runs(stored or "[]", settings, self._started_at)
+        now = {"begin": self._started_at, "settings": settings.model_dump(mode="json")}
         self.journal.remember("runs", json.dumps([*runs, now]))
         failed = await self.recovery.load()
         await self.runner.aside(self.load_index)
@@ -98,7 +101,7 @@ class Daemon(Parts):
         self.mailbox.emit(PolicyChanged(time=self.clock.now()))
         return refused
 
-    async def _serve(self) -> None:
+    async def _serve(self, works: Callable[[], None]) -> None:
         """Recover, then run every part until we are told to stop, then drain."""
         disk = Disk(self.settings.current.state_dir, self.settings, self.telemetry)
         clock = partial(watch_clock, self.clock, self.telemetry)
@@ -106,6 +109,7 @@ class Daemon(Parts):
         tasks = _tasks(clock=clock, disk=disk.run, store=self.journal.watch, bounds=self.listeners.tell)
         recovery = asyncio.create_task(self.recovery.run(self.agents))
         if await self._unless_stopped(recovery, *tasks):
+            works()
             nodes = self.nodes
             tasks += _tasks(events=self.runner.run, polls=nodes.watch.run, pilots=nodes.hold.run)
             tasks += _tasks(studies=self.studies.run)

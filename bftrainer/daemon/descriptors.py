@@ -14,7 +14,7 @@ METRICS_CONNECTIONS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class DescriptorShare:
     """How many connections users and agents may have at once. `reason` says why these are fewer than the
     settings say; empty if they are not. `is_short`: so few that an admin should know at once."""
 
@@ -24,16 +24,16 @@ class Share:
     is_short: bool = False
 
 
-def share(users: int, agents: int, available: int) -> Share:
+def share(users: int, agents: int, available: int) -> DescriptorShare:
     """Share out `available` descriptors between the connections that the settings allow. Users get at most a
     quarter if there are too few: without agents nothing runs."""
     room = max(available - min(RESERVE, available // 2) - METRICS_CONNECTIONS, 4)
     if users + agents <= room:
-        return Share(users, agents)
+        return DescriptorShare(users, agents)
     for_users = min(users, max(2, room // 4))
     for_agents = min(agents, room - for_users)
     for_users = min(users, room - for_agents)
-    return Share(
+    return DescriptorShare(
         for_users,
         for_agents,
         f"the limit of {available} open files leaves room for {for_users} connections of users "
@@ -59,6 +59,6 @@ def available(wanted: int) -> int:
     return aim
 
 
-def of_settings(users: int, agents: int) -> Share:
+def of_settings(users: int, agents: int) -> DescriptorShare:
     """The share of this process, after its limit was raised as far as it needs and may."""
     return share(users, agents, available(users + agents + RESERVE + METRICS_CONNECTIONS))

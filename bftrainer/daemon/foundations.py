@@ -8,16 +8,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
-from bftrainer.daemon.backlog import Backlog
-from bftrainer.daemon.journal import Journal
-from bftrainer.daemon.pruning import Pruning
-from bftrainer.daemon.writer import Writer
-from bftrainer.launch.deadlines import Limits
-from bftrainer.launch.job import Bounds
+from bftrainer.daemon.storage.backlog import Backlog
+from bftrainer.daemon.storage.journal import StoreJournal
+from bftrainer.daemon.storage.pruning import Pruning
+from bftrainer.daemon.storage.writer import Writer
+from bftrainer.launch.deadlines import TimeLimits
+from bftrainer.launch.job import WorkerLimits
 from bftrainer.launch.launchers import Launchers
 from bftrainer.model.trainer import TrainerSpec
-from bftrainer.nodes.conduct import Conduct
 from bftrainer.nodes.pilots import Pilots
+from bftrainer.nodes.quarantine import Quarantine
 from bftrainer.ports import Clock, Emit, Link, Scheduler, Store
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
@@ -25,16 +25,10 @@ from bftrainer.telemetry.telemetry import Telemetry
 from bftrainer.wire.hub import Hub
 
 
-def make_journal(own: LiveSettings, store: Store, telemetry: Telemetry, clock: Clock) -> Journal:
+def make_journal(settings: LiveSettings, store: Store, telemetry: Telemetry, clock: Clock) -> StoreJournal:
     """The journal, and its writer, which has the store to itself as far as writing goes."""
-    backlog = Backlog(
-        bound=lambda: own.current.max_writes_waiting,
-        row_every_s=lambda: own.current.keep_reports_every_s,
-        most_starts=lambda: own.current.max_main_starts,
-    )
-    return Journal(
-        Writer(store, telemetry, backlog, Pruning(store, own, clock, telemetry).step), telemetry, clock
-    )
+    writer = Writer(store, telemetry, Backlog(), Pruning(store, settings, clock, telemetry).step)
+    return StoreJournal(writer, telemetry, clock)
 
 
 def as_user(spec: TrainerSpec) -> str:
@@ -48,7 +42,7 @@ def as_ourselves(spec: TrainerSpec) -> str:
 
 
 def make_pilots(
-    own: Settings,
+    settings: Settings,
     scheduler: Scheduler,
     key: bytes,
     clock: Clock,
@@ -67,20 +61,20 @@ def make_pilots(
 
     return Pilots(
         *(scheduler, key, clock, hub.connected, telemetry.pilot, works),
-        start_s=own.pilot_start_s,
-        spare_s=own.spare_s,
-        per_minute=own.submissions_per_minute,
-        conduct=Conduct(clock, users if own.mode == "site" else frozenset, barred),
+        start_s=settings.pilot_start_s,
+        spare_s=settings.spare_s,
+        per_minute=settings.submissions_per_minute,
+        quarantine=Quarantine(clock, users if settings.mode == "site" else frozenset, barred),
     )
 
 
 def make_launchers(
-    own: Settings,
+    settings: Settings,
     store: Store,
     clock: Clock,
     link: Link,
     emit: Emit,
-    journal: Journal,
+    journal: StoreJournal,
     telemetry: Telemetry,
 ) -> Launchers:
     """The launchers of all runtimes, as the settings bound what they start."""
@@ -92,20 +86,22 @@ def make_launchers(
         link,
         emit,
         journal,
-        nodes_see_us_at=own.address,
-        state_dir=own.state_dir,
-        orphan_s=own.orphan_s,
-        max_helper_memory_mb=own.max_helper_memory_mb,
-        max_helper_connections=own.max_helper_connections,
-        warm_pool=own.warm_pool,
-        trainer_dir=own.trainer_dir,
+        nodes_see_us_at=settings.address,
+        state_dir=settings.state_dir,
+        orphan_s=settings.orphan_s,
+        max_helper_memory_mb=settings.max_helper_memory_mb,
+        warm_pool=settings.warm_pool,
+        trainer_dir=settings.trainer_dir,
         store_id=store_id(store),
-        grace_s=own.stop_grace_s,
+        grace_s=settings.stop_grace_s,
+        write_s=settings.vacate_write_s,
         clock=clock.now,
-        limits=Limits(
-            start_s=own.start_timeout_s, progress_s=own.progress_timeout_s, silent_s=own.silent_start_s
+        limits=TimeLimits(
+            start_s=settings.start_timeout_s,
+            progress_s=settings.progress_timeout_s,
+            silent_s=settings.silent_start_s,
         ),
-        bounds=Bounds(metrics=own.max_metrics, hit=hit),
+        bounds=WorkerLimits(hit=hit),
     )
 
 

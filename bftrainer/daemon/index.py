@@ -16,7 +16,8 @@ RECENT = 1000
 
 
 class Index:
-    """Every trainer that has not ended, and of each user how many have. The event loop alone uses it.
+    """Every trainer that has not ended, and of each user how many have. The event loop alone uses it, but for
+    `get`, which any thread may call.
 
     It begins with what the store has (`load`) and follows each decision (`took`), so that it says at any time
     what the store says once all decisions are stored.

@@ -1,6 +1,7 @@
 """Threads for what may take long, so that the event loop does not wait: the store's answers, and large ones.
 
-Each lane is one thread. So many requests may wait for it, a quarter of them of one user; the next is refused.
+Each lane is one thread, in which users take turns. So many requests may wait for it, a quarter of them of one
+user; the next is refused.
 """
 
 from __future__ import annotations
@@ -8,79 +9,89 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from bftrainer.api.admission import BusyError
 from bftrainer.api.errors import LateError
-from bftrainer.settings.live import LiveSettings
+from bftrainer.api.transport.admission import BusyError
 from bftrainer.telemetry.telemetry import Telemetry
+from bftrainer.threads import FairThread, check
 
 T = TypeVar("T")
+WORK_S = 5.0
+"""Processor time of one piece of a user's work, in seconds: others wait for its thread meanwhile."""
+READ_S = 10.0
+"""Time for an answer of the store, in seconds: as long as clients of HTTP commonly wait."""
+READS_WAITING = 64
+"""Requests that wait for a lane: each holds a connection and some kB."""
 SHARE = 4
 """One user gets at most the fourth part of a bound that all share."""
+
+
+def fair_thread(name: str, telemetry: Telemetry) -> FairThread:
+    """A thread for users' work, each piece of which may take `WORK_S`."""
+    return FairThread(name, WORK_S, lambda user: telemetry.bounded("max_work_s", user))
 
 
 class Lane:
     """One thread, and a bounded number of callers that wait for it. `work` says in messages what it does."""
 
-    def __init__(self, name: str, work: str, settings: LiveSettings, telemetry: Telemetry) -> None:
-        self._name, self._work, self._settings, self._telemetry = name, work, settings, telemetry
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+    def __init__(self, name: str, work: str, telemetry: Telemetry) -> None:
+        self._work, self._telemetry = work, telemetry
+        self._thread = fair_thread(name, telemetry)
         self._waiting: Counter[str] = Counter()
 
     async def run(self, user: str, work: Callable[[], T]) -> T:
-        """Return what `work` returns, for a user; it is called in the lane's thread, in order of arrival.
+        """Return what `work` returns, for a user; it is called in the lane's thread when the user's turn has
+        come. It ends at its next `threads.check` once nobody waits for it.
 
         Raises:
             BusyError: as many requests wait as may, of the user or of all users.
-            LateError: there is no answer after `read_timeout_s`.
+            LateError: there is no answer after `READ_S`.
         """
         self._admit(user)
-        given_up = began = False
+        began = False
 
         def unless_given_up() -> T:
             nonlocal began
             began = True
-            if given_up:
-                raise LateError("nobody waits for this any more")
+            check()
             return work()
 
-        future = asyncio.wrap_future(self._thread.submit(unless_given_up))
+        piece = self._thread.submit(user, unless_given_up)
+        future = asyncio.wrap_future(piece)
         future.add_done_callback(lambda done: self._done(user, done))
-        limit_s = self._settings.current.read_timeout_s
         try:
-            done, _ = await asyncio.wait({future}, timeout=limit_s)
+            done, _ = await asyncio.wait({future}, timeout=READ_S)
             if done:
                 return future.result()
         finally:
-            given_up = True  # also where the client has gone
+            piece.given_up = True  # also where the client has gone
         self._telemetry.bounded("read_timeout_s", user)
         if not began:  # each request before it has its own limit
-            raise LateError(f"others' requests keep {self._work} busy for {limit_s:g} s; try again later")
-        self._telemetry.happened("reads", f"{self._work} takes more than {limit_s:g} s")
-        raise LateError(f"{self._work} takes more than {limit_s:g} s at the moment; try again later")
+            raise LateError(f"others' requests keep {self._work} busy for {READ_S:g} s; try again later")
+        self._telemetry.happened("reads", f"{self._work} takes more than {READ_S:g} s")
+        raise LateError(f"{self._work} takes more than {READ_S:g} s at the moment; try again later")
 
     def close(self) -> None:
         """Let go of the thread; what waits for it is given up."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
 
     def _admit(self, user: str) -> None:
-        most = self._settings.current.max_reads_waiting
-        own = max(1, most // SHARE)
+        own = READS_WAITING // SHARE
         if self._waiting[user] >= own:
             self._telemetry.bounded("max_reads_waiting", user)
             raise BusyError(
-                f"{own} of your requests wait for {self._work}, the most for one user with max_reads_waiting "
-                f"{most}; ask one after the other",
+                f"{own} of your requests wait for {self._work}, the most for one user; ask one after "
+                "the other",
                 429,
             )
-        if self._waiting.total() >= most:
+        if self._waiting.total() >= READS_WAITING:
             self._telemetry.bounded("max_reads_waiting", user)
-            self._telemetry.happened("reads", f"{most} requests wait for {self._work}: more are refused")
+            self._telemetry.happened(
+                "reads", f"{READS_WAITING} requests wait for {self._work}: more are refused"
+            )
             raise BusyError(
-                f"{most} requests wait for {self._work}, the most here (max_reads_waiting); try again in a "
-                "few seconds",
+                f"{READS_WAITING} requests wait for {self._work}, the most here; try again in a few seconds",
                 503,
             )
         self._waiting[user] += 1
@@ -99,10 +110,10 @@ class Lanes:
     the daemon has in memory: it goes on while the store stands still.
     """
 
-    def __init__(self, settings: LiveSettings, telemetry: Telemetry) -> None:
-        self.store = Lane("read-trainers", "reading trainers from the store", settings, telemetry)
-        self.rows = Lane("read-rows", "reading events from the store", settings, telemetry)
-        self.memory = Lane("answers", "making answers", settings, telemetry)
+    def __init__(self, telemetry: Telemetry) -> None:
+        self.store = Lane("read-trainers", "reading trainers from the store", telemetry)
+        self.rows = Lane("read-rows", "reading events from the store", telemetry)
+        self.memory = Lane("answers", "making answers", telemetry)
 
     def close(self) -> None:
         """Let go of all threads."""

@@ -1,4 +1,4 @@
-"""Where the daemon listens: to users, to agents, to Prometheus, each with connections of their own."""
+"""Listens to users, to agents and to Prometheus, each with connections of their own."""
 
 from __future__ import annotations
 
@@ -14,28 +14,34 @@ from pathlib import Path
 
 from aiohttp import web
 
-from bftrainer.api.accept import Listener
-from bftrainer.api.admission import TELL_S, Admission, Bounds
 from bftrainer.api.callers import NOBODY, Callers
-from bftrainer.api.listen import bind, bind_loopback, bind_unix
 from bftrainer.api.munge import Munge
 from bftrainer.api.routes import agents_application, metrics_application, users_application
 from bftrainer.api.service import Service
-from bftrainer.api.sockets import PORTION, UNPROVEN_PORTION
-from bftrainer.daemon.descriptors import METRICS_CONNECTIONS, Share, of_settings
+from bftrainer.api.transport.accept import Listener
+from bftrainer.api.transport.admission import TELL_S, Admission, HttpLimits
+from bftrainer.api.transport.listen import bind, bind_loopback, bind_unix
+from bftrainer.api.transport.sockets import PORTION, UNPROVEN_PORTION
+from bftrainer.daemon.descriptors import METRICS_CONNECTIONS, DescriptorShare, of_settings
 from bftrainer.errors import BftrainerError
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
-from bftrainer.state_dir.way import socket_danger
+from bftrainer.state_dir.path_safety import socket_danger
 from bftrainer.telemetry.log import note
 from bftrainer.telemetry.telemetry import Telemetry
-from bftrainer.wire.hub import Hub, HubLimits
+from bftrainer.wire.hub import Hub
 
 log = logging.getLogger(__name__)
 
 AGENTS_RATE = 4
 """After a restart of the daemon all agents come back, perhaps many from one address: at so many times the
 rate of users."""
+CONNECTIONS_OF_A_USER = 32
+"""Connections of one user at once, with the requests that are in work: a command has one."""
+REQUEST_S = 10.0
+"""Time for a client to send a request's head, then its body, and to take the answer, in seconds."""
+REQUEST_KB = 64
+"""Largest body of a request, unless `max_spec_kb` needs more: a spec takes up to twice its size in one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +54,7 @@ class Listeners:
     hub: Hub
     telemetry: Telemetry
     tcp: socket.socket | None
-    _places: list[tuple[Admission, Callable[[Settings], Bounds]]] = field(default_factory=list)
+    _places: list[tuple[Admission, Callable[[Settings], HttpLimits]]] = field(default_factory=list)
 
     def reload(self) -> None:
         """Take over what one user may use, and in which time. How many connections there may be in all stays:
@@ -69,27 +75,36 @@ class Listeners:
         Raises:
             BftrainerError: A socket cannot be had.
         """
-        own = self.settings.current
-        room = of_settings(own.max_connections, own.max_agents)
+        settings = self.settings.current
+        room = of_settings(settings.max_connections, settings.max_agents)
         if room.reason:
             note(log, "few_descriptors", reason=room.reason)
         self.telemetry.condition("descriptors", room.reason if room.is_short else "")
-        await self._to_agents(stack, own, room)
-        await self._to_users(stack, own, room)
-        await self._to_prometheus(stack, own)
+        await self._to_agents(stack, settings, room)
+        await self._to_users(stack, settings, room)
+        await self._to_prometheus(stack, settings)
 
-    async def _to_users(self, stack: AsyncExitStack, own: Settings, room: Share) -> None:
+    async def _to_users(self, stack: AsyncExitStack, settings: Settings, room: DescriptorShare) -> None:
         places = self._admission(lambda now: _bounds(now, room.users))
         users = partial(
-            users_application, self.service, self._callers(), max_request=own.max_request_kb * 1000
+            users_application,
+            self.service,
+            self._callers(),
+            max_request=1000 * max(REQUEST_KB, 2 * settings.max_spec_kb),
         )
-        if own.mode == "site" and (found := socket_danger(own.socket, os.geteuid())):
-            raise BftrainerError(f"socket {own.socket}: {found.said}; {found.remedy}")
-        await _serve(stack, users(), bind_unix(own.socket, for_all=own.mode == "site"), places, own.socket)
-        if own.listen_users:
-            await _serve(stack, users(), bind(own.listen_users, "listen_users"), places)
+        if settings.mode == "site" and (found := socket_danger(settings.socket, os.geteuid())):
+            raise BftrainerError(f"socket {settings.socket}: {found.said}; {found.remedy}")
+        await _serve(
+            stack,
+            users(),
+            bind_unix(settings.socket, for_all=settings.mode == "site"),
+            places,
+            settings.socket,
+        )
+        if settings.listen_users:
+            await _serve(stack, users(), bind(settings.listen_users, "listen_users"), places)
 
-    async def _to_agents(self, stack: AsyncExitStack, own: Settings, room: Share) -> None:
+    async def _to_agents(self, stack: AsyncExitStack, settings: Settings, room: DescriptorShare) -> None:
         app = agents_application(self.hub)
         if self.tcp is not None:
             places = self._admission(
@@ -98,25 +113,23 @@ class Listeners:
             await _serve(stack, app, self.tcp, places, portion=UNPROVEN_PORTION)
         else:  # nobody but our own user can connect
             places = self._admission(
-                lambda now: Bounds(room.agents, room.agents, None, now.request_timeout_s, "max_agents")
+                lambda now: HttpLimits(room.agents, room.agents, None, REQUEST_S, "max_agents")
             )
-            at = own.agents_socket
+            at = settings.agents_socket
             await _serve(stack, app, bind_unix(at, for_all=False), places, at, UNPROVEN_PORTION)
 
-    async def _to_prometheus(self, stack: AsyncExitStack, own: Settings) -> None:
+    async def _to_prometheus(self, stack: AsyncExitStack, settings: Settings) -> None:
         """Every user of this machine can read a port of loopback: names show only where settings allow it."""
-        if own.metrics_port is None:
+        if settings.metrics_port is None:
             return
-        reader = self._callers().known(os.geteuid()) if own.metrics_trainers else NOBODY
+        reader = self._callers().known(os.geteuid()) if settings.metrics_trainers else NOBODY
         each = METRICS_CONNECTIONS
-        places = self._admission(
-            lambda now: Bounds(each, each, now.max_requests_per_second, now.request_timeout_s)
-        )
+        places = self._admission(lambda now: HttpLimits(each, each, now.max_requests_per_second, REQUEST_S))
         await _serve(
-            stack, metrics_application(self.service, reader), bind_loopback(own.metrics_port), places
+            stack, metrics_application(self.service, reader), bind_loopback(settings.metrics_port), places
         )
 
-    def _admission(self, bounds: Callable[[Settings], Bounds]) -> Admission:
+    def _admission(self, bounds: Callable[[Settings], HttpLimits]) -> Admission:
         places = Admission(
             bounds(self.settings.current),
             told=lambda bound, by, times: self.telemetry.bounded(bound, by, times=times),
@@ -126,31 +139,19 @@ class Listeners:
         return places
 
     def _callers(self) -> Callers:
-        own = self.settings.current
-        munge = Munge(own.munge_socket) if own.munge else None
+        settings = self.settings.current
+        munge = Munge(settings.munge_socket) if settings.munge else None
         return Callers(
-            site=own.mode == "site",
+            site=settings.mode == "site",
             admins=lambda: self.settings.current.admins,
             munge=munge,
-            lookup_s=own.user_lookup_timeout_s,
         )
 
 
-def _bounds(own: Settings, total: int, rate: float = 1.0) -> Bounds:
+def _bounds(settings: Settings, total: int, rate: float = 1.0) -> HttpLimits:
     """What clients may use of a listener with so many places, at so many times the rate of one user."""
-    each = min(own.max_connections_per_user, total)
-    return Bounds(total, each, rate * own.max_requests_per_second, own.request_timeout_s)
-
-
-def hub_limits(settings: LiveSettings) -> HubLimits:
-    """What agents may send and leave unread, as the settings say at the moment."""
-    own = settings.current
-    return HubLimits(
-        message=own.max_message_kb * 1000,
-        per_second=own.max_messages_per_second,
-        queue=own.max_unsent_kb * 1000,
-        newcomers=own.max_newcomers,
-    )
+    each = min(CONNECTIONS_OF_A_USER, total)
+    return HttpLimits(total, each, rate * settings.max_requests_per_second, REQUEST_S)
 
 
 async def _serve(

@@ -1,9 +1,9 @@
-"""What users and admins order: trainers are submitted and cancelled, the site paused, drained and resumed."""
+"""Carries out orders: trainers are submitted and cancelled, the site is paused, drained and resumed."""
 
 from __future__ import annotations
 
-from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.mailbox import Mailbox
+from bftrainer.daemon.storage.journal import StoreJournal
 from bftrainer.model.events import Drain, PriorityChanged, Resume, TrainerCancelled, TrainerSubmitted
 from bftrainer.model.machine import Operation
 from bftrainer.model.trainer import TrainerSpec
@@ -14,11 +14,11 @@ OPERATION = "operation"
 """The store's key for what the site allows us."""
 
 
-class Orders:
+class SiteOrders:
     """Carries out orders. Whether their caller may give them is decided in `service`."""
 
     def __init__(
-        self, journal: Journal, mailbox: Mailbox, launcher: Launcher, nodes: Nodes, clock: Clock
+        self, journal: StoreJournal, mailbox: Mailbox, launcher: Launcher, nodes: Nodes, clock: Clock
     ) -> None:
         self._journal, self._mailbox = journal, mailbox
         self._launcher, self._nodes, self._clock = launcher, nodes, clock

@@ -1,7 +1,7 @@
 """The daemon's parts, put together: nothing runs yet.
 
-Every part is given what it uses, bottom-up: mailbox and journal, the agents' connections and the pilots,
-launchers, the engine's runner, the nodes, and what users ask.
+Every part is given what it uses, bottom-up, in the order of this file: mailbox and journal, the agents'
+connections and the pilots, launchers, the engine's runner, the nodes, and what users ask.
 """
 
 from __future__ import annotations
@@ -11,10 +11,15 @@ from functools import partial
 
 from bftrainer.api.answers import Answers
 from bftrainer.daemon.agents import AgentLink, AgentReports, devices_text
-from bftrainer.daemon.changing import Changing
-from bftrainer.daemon.earlier import Earlier
-from bftrainer.daemon.evidence import Evidence
-from bftrainer.daemon.exposition import Exposition
+from bftrainer.daemon.answers.exposition import Exposition
+from bftrainer.daemon.answers.history import StoredHistory
+from bftrainer.daemon.answers.impact_data import ImpactData
+from bftrainer.daemon.answers.predecessors import Predecessors
+from bftrainer.daemon.answers.service import DaemonService
+from bftrainer.daemon.answers.studies import StudyAnswers
+from bftrainer.daemon.answers.submissions import Submissions
+from bftrainer.daemon.answers.trainer_orders import TrainerOrders
+from bftrainer.daemon.answers.trainers import Trainers
 from bftrainer.daemon.foundations import (
     as_ourselves,
     as_user,
@@ -23,19 +28,14 @@ from bftrainer.daemon.foundations import (
     make_pilots,
     store_id,
 )
-from bftrainer.daemon.history import History
 from bftrainer.daemon.index import Index
 from bftrainer.daemon.lanes import Lanes
-from bftrainer.daemon.listeners import Listeners, hub_limits
+from bftrainer.daemon.listeners import Listeners
 from bftrainer.daemon.mailbox import Mailbox
-from bftrainer.daemon.orders import Orders
+from bftrainer.daemon.orders import SiteOrders
 from bftrainer.daemon.recovery import Recovery
 from bftrainer.daemon.runner import Runner
-from bftrainer.daemon.service import DaemonService
-from bftrainer.daemon.studies import Studies
-from bftrainer.daemon.study_service import StudyAnswers
-from bftrainer.daemon.submissions import Submissions
-from bftrainer.daemon.trainers import MB, Trainers
+from bftrainer.daemon.studies.studies import Studies
 from bftrainer.nodes.nodes import Nodes
 from bftrainer.ports import Clock, Scheduler, Store
 from bftrainer.settings.live import LiveSettings
@@ -59,57 +59,73 @@ class Parts:
         clock: Clock,
         tcp: socket.socket | None,
     ) -> None:
-        self.settings = own = LiveSettings(settings)
-        self.clock = clock
-        self._scheduler, self._store = scheduler, store
+        self.settings = LiveSettings(settings)
+        self.clock, self._scheduler, self._store, self._tcp = clock, scheduler, store, tcp
         self._started_at = clock.now()
+        self._make_foundations(settings)
+        self._make_deciders()
+        self._make_recovery()
+        self._make_answers()
+        self._make_service()
+
+    def _make_foundations(self, settings: Settings) -> None:
+        """What events come through, what is stored, who is connected, and what holds nodes and workers."""
+        own, clock = self.settings, self.clock
         self.telemetry = Telemetry()
         self.mailbox = Mailbox(clock)
-        self.journal = make_journal(own, store, self.telemetry, clock)
+        self.journal = make_journal(own, self._store, self.telemetry, clock)
         key = load_key(settings.state_dir / "key")
-        self.hub = Hub(partial(of_pilot, key), partial(hub_limits, own))
-        self.pilots = make_pilots(settings, scheduler, key, clock, self.hub, self.telemetry, self._users)
-        user_of = as_user if settings.mode == "site" else as_ourselves
-        link = AgentLink(self.hub, self.pilots, user_of)
-        emit = self.mailbox.emit
-        self.launcher = make_launchers(settings, store, clock, link, emit, self.journal, self.telemetry)
+        self.hub = Hub(partial(of_pilot, key))
+        self.pilots = make_pilots(
+            settings, self._scheduler, key, clock, self.hub, self.telemetry, self._users
+        )
+        self.user_of = as_user if settings.mode == "site" else as_ourselves
+        self.link = AgentLink(self.hub, self.pilots, self.user_of)
+        self.launcher = make_launchers(
+            settings, self._store, clock, self.link, self.mailbox.emit, self.journal, self.telemetry
+        )
+
+    def _make_deciders(self) -> None:
+        """What decides: the engine's runner, the nodes, and studies; and what they are ordered."""
+        own, clock, telemetry = self.settings, self.clock, self.telemetry
         self.index = Index()
-        self.lanes = Lanes(own, self.telemetry)
-        self.runner = Runner(self.mailbox, self.journal, self.launcher, own, self.telemetry, self.index)
+        self.lanes = Lanes(telemetry)
+        self.runner = Runner(self.mailbox, self.journal, self.launcher, own, telemetry, self.index)
         self.journal.late = self.index.reported
         self.nodes = Nodes(
             settings=own,
             clock=clock,
-            scheduler=scheduler,
+            scheduler=self._scheduler,
             pilots=self.pilots,
-            link=link,
+            link=self.link,
             workers=self.launcher,
             trainers=self.runner.trainers,
             curves=self.runner.curves,
-            user_of=user_of,
+            user_of=self.user_of,
             emit=self.mailbox.emit,
-            telemetry=self.telemetry,
+            telemetry=telemetry,
             main_started=self.journal.main_started,
         )
         self.runner.decided = self.nodes.hold.wake
-        self.orders = Orders(self.journal, self.mailbox, self.launcher, self.nodes, clock)
-        self.submissions = Submissions(own, self.telemetry, self.index.count)
-        self.studies = self._studies(store_id(store))
-        self.recovery = self._recovery()
-        self.agents = self._agents(link)
-        self.hub.listen(self.agents)
-        self.service = self._service()
-        self.listeners = Listeners(
-            settings=own, service=self.service, hub=self.hub, telemetry=self.telemetry, tcp=tcp
+        self.orders = SiteOrders(self.journal, self.mailbox, self.launcher, self.nodes, clock)
+        self.submissions = Submissions(own, telemetry, self.index.count)
+        self.studies = Studies(
+            settings=own,
+            clock=clock,
+            store=self._store,
+            journal=self.journal,
+            index=self.index,
+            runner=self.runner,
+            launcher=self.launcher,
+            orders=self.orders,
+            telemetry=telemetry,
+            emit=self.mailbox.emit,
+            store_id=store_id(self._store),
         )
 
-    def _users(self) -> frozenset[str]:
-        """The users with unfinished trainers."""
-        state = self.runner.state
-        return frozenset(t.spec.user for t in state.active.values()) | {u for _, u in state.waiting.users}
-
-    def _recovery(self) -> Recovery:
-        return Recovery(
+    def _make_recovery(self) -> None:
+        """What makes the others agree with what runs when they begin, and lets agents in from then on."""
+        self.recovery = Recovery(
             settings=self.settings,
             clock=self.clock,
             store=self._store,
@@ -122,55 +138,75 @@ class Parts:
             runner=self.runner,
             telemetry=self.telemetry,
         )
-
-    def _agents(self, link: AgentLink) -> AgentReports:
-        return AgentReports(
-            link,
+        self.agents = AgentReports(
+            self.link,
             self.pilots,
-            self.nodes.release,
+            self.nodes.losses,
             self.launcher,
             self.recovery.trainers_on,
             self.telemetry,
             self.nodes.state.has_gpus,
         )
+        self.hub.listen(self.agents)
 
-    def _service(self) -> DaemonService:
-        own = self.settings
-        known = Trainers(
-            settings=self.settings,
+    def _make_answers(self) -> None:
+        """What callers ask, and what it takes to answer them."""
+        own, lanes, store, telemetry = self.settings, self.lanes, self._store, self.telemetry
+        self.trainers = Trainers(
+            settings=own,
             clock=self.clock,
-            store=self._store,
+            store=store,
             index=self.index,
-            lanes=self.lanes,
+            lanes=lanes,
             journal=self.journal,
             runner=self.runner,
             launcher=self.launcher,
         )
-        return DaemonService(
-            settings=self.settings,
+        self.trainer_orders = TrainerOrders(
+            known=self.trainers,
+            lanes=lanes,
+            orders=self.orders,
+            submissions=self.submissions,
+            telemetry=telemetry,
+        )
+        self.predecessors = Predecessors(known=self.trainers, lanes=lanes, launcher=self.launcher)
+        self.history = StoredHistory(store=store, trainers=self.trainers, lanes=lanes)
+        self.impact_data = ImpactData(
+            settings=own,
+            clock=self.clock,
+            scheduler=self._scheduler,
+            reserve=self.nodes.reserve,
+            store=store,
+            lane=lanes.rows,
+            started_at=self._started_at,
+        )
+        self.exposition = Exposition(telemetry, lanes.memory)
+        self.study_answers = StudyAnswers(
+            settings=own,
+            store=store,
+            lanes=lanes,
+            runner=self.runner,
+            studies=self.studies,
+            submissions=self.submissions,
+            telemetry=telemetry,
+        )
+
+    def _make_service(self) -> None:
+        """The one that callers are answered by, and what listens to them."""
+        settings = self.settings
+        self.service = DaemonService(
+            settings=settings,
             clock=self.clock,
             store=self._store,
-            known=known,
-            changing=self._changing(known),
-            history=History(settings=self.settings, store=self._store, trainers=known, lanes=self.lanes),
-            evidence=Evidence(
-                settings=own,
-                clock=self.clock,
-                scheduler=self._scheduler,
-                reserve=self.nodes.reserve,
-                store=self._store,
-                lane=self.lanes.rows,
-                started_at=self._started_at,
-            ),
-            studies=self._study_answers(),
+            known=self.trainers,
+            trainer_orders=self.trainer_orders,
+            history=self.history,
+            impact_data=self.impact_data,
+            studies=self.study_answers,
             lanes=self.lanes,
-            earlier=Earlier(known=known, lanes=self.lanes, launcher=self.launcher),
-            exposition=Exposition(self.telemetry, self.settings, self.lanes.memory),
-            answers=Answers(
-                lambda: own.current.max_answers_waiting_mb * MB,
-                lambda: own.current.answer_timeout_s,
-                self.telemetry.bounded,
-            ),
+            predecessors=self.predecessors,
+            exposition=self.exposition,
+            answers=Answers(self.telemetry.bounded),
             runner=self.runner,
             launcher=self.launcher,
             nodes=self.nodes.state,
@@ -184,38 +220,11 @@ class Parts:
             telemetry=self.telemetry,
             started_at=self._started_at,
         )
-
-    def _changing(self, known: Trainers) -> Changing:
-        return Changing(
-            known=known,
-            lanes=self.lanes,
-            orders=self.orders,
-            submissions=self.submissions,
-            telemetry=self.telemetry,
+        self.listeners = Listeners(
+            settings=settings, service=self.service, hub=self.hub, telemetry=self.telemetry, tcp=self._tcp
         )
 
-    def _studies(self, store_id: str) -> Studies:
-        return Studies(
-            settings=self.settings,
-            clock=self.clock,
-            store=self._store,
-            journal=self.journal,
-            index=self.index,
-            runner=self.runner,
-            launcher=self.launcher,
-            orders=self.orders,
-            telemetry=self.telemetry,
-            emit=self.mailbox.emit,
-            store_id=store_id,
-        )
-
-    def _study_answers(self) -> StudyAnswers:
-        return StudyAnswers(
-            settings=self.settings,
-            store=self._store,
-            lanes=self.lanes,
-            runner=self.runner,
-            studies=self.studies,
-            submissions=self.submissions,
-            telemetry=self.telemetry,
-        )
+    def _users(self) -> frozenset[str]:
+        """The users with unfinished trainers."""
+        state = self.runner.state
+        return frozenset(t.spec.user for t in state.active.values()) | {u for _, u in state.waiting.users}

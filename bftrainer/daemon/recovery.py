@@ -1,4 +1,4 @@
-"""How a restarted daemon makes store, scheduler and agents agree.
+"""Makes store, scheduler and agents agree after a restart of the daemon.
 
 What runs is asked of those that run it: pilots of the scheduler, workers of the agents. The store says what
 was wanted. The engine gets the differences as events; nothing is started that may still run.
@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bftrainer.daemon.agents import AgentReports
-from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.mailbox import Mailbox
 from bftrainer.daemon.orders import OPERATION
 from bftrainer.daemon.runner import Runner
+from bftrainer.daemon.storage.journal import StoreJournal
 from bftrainer.engine.restore import restore
 from bftrainer.engine.state import State
 from bftrainer.errors import SchedulerError
@@ -99,7 +99,7 @@ class Recovery:
     clock: Clock
     store: Store
     scheduler: Scheduler
-    journal: Journal
+    journal: StoreJournal
     mailbox: Mailbox
     launcher: Launcher
     pilots: Pilots
@@ -177,7 +177,7 @@ class Recovery:
         if self._stored:
             lost = len(pool - present)
             note(log, "taken_over", trainers=len(self._stored), nodes=names(present), nodes_lost=lost)
-        self.telemetry.pilot("adopted", [held.pilot for held in self.pilots.held.values()])
+        self.telemetry.pilot("adopted", list(self.pilots.records.pilots.values()))
         self._stored, self._stored_on = [], {}
 
     def _restored(self, pool: frozenset[str]) -> State:
@@ -201,7 +201,9 @@ class Recovery:
     async def _first_poll(self) -> Snapshot:
         while True:
             try:
-                return await self.scheduler.poll()
+                snapshot = await self.scheduler.poll()
+                self.nodes.watch.note(snapshot)
+                return snapshot
             except SchedulerError as error:
                 self.telemetry.condition("scheduler", f"cannot be asked yet: {error}")
                 await asyncio.sleep(self.settings.current.poll_s)
@@ -209,11 +211,15 @@ class Recovery:
     async def _present(self) -> frozenset[str]:
         """The nodes whose agents come back within `reconnect_s`; pilots of the others are ended."""
         pilots, deadline = self.pilots, self.clock.now() + self.settings.current.reconnect_s
-        while self.clock.now() < deadline and not all(pilots.connected(node) for node in pilots.held):
+        while self.clock.now() < deadline and not all(
+            pilots.connected(node) for node in pilots.records.pilots
+        ):
             await asyncio.sleep(0.02)
         return self._still_present()
 
     def _still_present(self) -> frozenset[str]:
         """The nodes whose agents have not gone again meanwhile."""
-        self.nodes.release.drop([node for node in self.pilots.held if not self.pilots.connected(node)])
-        return frozenset(self.pilots.held)
+        self.nodes.release.drop(
+            [node for node in self.pilots.records.pilots if not self.pilots.connected(node)]
+        )
+        return frozenset(self.pilots.records.pilots)

@@ -13,10 +13,10 @@ from typing import ParamSpec, TypeVar
 
 from bftrainer.allocate import decide
 from bftrainer.daemon.index import Index
-from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.mailbox import Mailbox
+from bftrainer.daemon.storage.journal import StoreJournal
+from bftrainer.daemon.storage.writes import StoredDecision
 from bftrainer.daemon.systemd import Pulse
-from bftrainer.daemon.writes import Decision
 from bftrainer.engine.contain import Contained, contained
 from bftrainer.engine.state import State
 from bftrainer.model.actions import Action
@@ -50,7 +50,7 @@ class Runner:
     def __init__(
         self,
         mailbox: Mailbox,
-        journal: Journal,
+        journal: StoreJournal,
         launcher: Launcher,
         settings: LiveSettings,
         telemetry: Telemetry,
@@ -106,7 +106,7 @@ class Runner:
         ended = outcome.ended
         self._index.took(event, ended, None if ended is None else self._journal.latest(ended.trainer))
         stored = await self._journal.decided(
-            Decision(
+            StoredDecision(
                 event=event,
                 trainers=changed,
                 plan=outcome.plan,

@@ -1,4 +1,4 @@
-"""What the daemon tells systemd, by the protocol of sd_notify(3): datagrams of NAME=value lines.
+"""Tells systemd how the daemon is, by the protocol of sd_notify(3): datagrams of NAME=value lines.
 
 Without systemd (no NOTIFY_SOCKET) nothing here has an effect. The socket is non-blocking and errors are
 ignored: the daemon never waits for its supervisor, and never fails because of it.

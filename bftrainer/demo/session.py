@@ -21,9 +21,8 @@ from typing import Any
 import yaml
 
 from bftrainer.api.client import Client, DaemonError
-from bftrainer.demo.strays import settled_strays, strays
 from bftrainer.demo.summary import Summary, summarise
-from bftrainer.demo.view import View
+from bftrainer.demo.view import DemoView
 from bftrainer.errors import BftrainerError
 from bftrainer.files import read_text
 from bftrainer.settings.sources import PREFIX
@@ -33,6 +32,28 @@ MOST_KB = 1000
 STOP_S = 120.0
 DYING_S = 10.0
 """For so long, processes that the daemon has told to end may outlive it."""
+
+
+def strays(directory: Path) -> list[int]:
+    """Return the ids of the processes whose arguments or environment name the directory, without this one."""
+    wanted, found = str(directory).encode(), []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            except OSError:
+                continue  # it has ended, or it belongs to another user
+            if wanted in text:
+                found.append(int(entry.name))
+    return found
+
+
+def settled_strays(directory: Path, patience_s: float) -> list[int]:
+    """Return the strays that are left once those that are ending have had `patience_s` to end."""
+    deadline = time.monotonic() + patience_s
+    while (found := strays(directory)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
 
 
 class DemoSession:
@@ -62,7 +83,7 @@ class DemoSession:
         self._log = (self._state / "daemon.log").open("wb")
         self._daemon = subprocess.Popen(
             [
-                *(sys.executable, "-m", "bftrainer", "daemon"),
+                *(sys.executable, "-P", "-m", "bftrainer", "daemon"),
                 *("--config", str(config), "--state-dir", str(self._state)),
                 *daemon_options,
             ],
@@ -104,13 +125,13 @@ class DemoSession:
         """Yield what the daemon tells of a study until it has ended, or `seconds` have passed."""
         deadline = time.monotonic() + seconds
         while True:
-            found = self.client.call("GET", f"studies/{name}")
+            found = self.client.study(name)
             yield found
             if found["ended_at"] or time.monotonic() > deadline:
                 return
             time.sleep(every_s)
 
-    def watch(self, seconds: float, every_s: float = 0.5) -> Iterator[View]:
+    def watch(self, seconds: float, every_s: float = 0.5) -> Iterator[DemoView]:
         """Yield views until `seconds` have passed since the first one or every trainer has ended."""
         while True:
             view = self.view()
@@ -119,10 +140,10 @@ class DemoSession:
                 return
             time.sleep(every_s)
 
-    def view(self) -> View:
+    def view(self) -> DemoView:
         """Ask the daemon for the present state; time counts from the first view."""
         self._begin = self._begin or time.monotonic()
-        return View(
+        return DemoView(
             elapsed_s=time.monotonic() - self._begin,
             pool=self.client.call("GET", "pool"),
             trainers=self.client.call("GET", "trainers"),
@@ -146,10 +167,7 @@ class DemoSession:
         pauses = self.client.rows("pauses", 10_000)
         events = self.client.rows("events", 10_000)
         trainers = self.client.call("GET", "trainers")
-        studies = [
-            self.client.call("GET", f"studies/{study['name']}")
-            for study in self.client.call("GET", "studies")
-        ]
+        studies = [self.client.study(study["name"]) for study in self.client.call("GET", "studies")]
         self._stop()
         return summarise(events, pauses, trainers, studies, settled_strays(self._state, DYING_S))
 

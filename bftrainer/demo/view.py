@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DemoView:
     """The daemon's answers to `pool`, `trainers` and `pauses`, `elapsed_s` after the first of them."""
 
     elapsed_s: float

@@ -1,4 +1,4 @@
-"""What a training script imports: a data-parallel loop whose nodes come and go while it runs.
+"""The library for training scripts: a data-parallel loop whose nodes come and go while it runs.
 
     run = elastic.Run(model, optimizer, dataset, batch_size=64)
     for x, y in run:                       # this node's share of every global batch
@@ -14,11 +14,11 @@ Nothing else of bftrainer imports torch.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bftrainer.elastic.attach import Job, attach
+from bftrainer.elastic.attach.job import Job, attach
 from bftrainer.elastic.train.policy import FixedGlobal, FixedPerNode
 
 if TYPE_CHECKING:
-    from bftrainer.elastic.loop import Run
+    from bftrainer.elastic.loop.run import Run
 
 __all__ = ["FixedGlobal", "FixedPerNode", "Job", "Run", "attach"]
 
@@ -31,4 +31,4 @@ def __getattr__(name: str) -> Any:
     """
     if name != "Run":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.loop").Run
+    return import_module(f"{__name__}.loop.run").Run

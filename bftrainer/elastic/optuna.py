@@ -23,7 +23,7 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from bftrainer.elastic.attach import Job, attach
+from bftrainer.elastic.attach.job import Job, attach
 
 VALUE = "value"
 """The figure's name: the `metric` of the study file."""

@@ -1,4 +1,4 @@
-"""What an event leads to, whatever goes wrong: no trainer of one user ends the decisions about all. Pure."""
+"""Contains errors in decisions: no trainer of one user ends the decisions about all. Pure."""
 
 from __future__ import annotations
 

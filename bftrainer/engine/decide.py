@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bftrainer.allocate.assign import assign
-from bftrainer.engine import shared
+from bftrainer.engine.gpus import plan as gpu_plan
+from bftrainer.engine.gpus.plan import bounded
 from bftrainer.engine.node_info import NodeGroups
-from bftrainer.engine.places import dealt
 from bftrainer.engine.question import by_user, caps_of, problem_of
-from bftrainer.engine.queue import rank
-from bftrainer.engine.shared import bounded
-from bftrainer.engine.shares import Ledger, claim_to_more, entered, shares_of
+from bftrainer.engine.queueing.fair_shares import Ledger, claim_to_more, entered, shares_of
+from bftrainer.engine.queueing.places import dealt
+from bftrainer.engine.queueing.queue import rank
 from bftrainer.engine.state import Solve, State
 from bftrainer.engine.take import without
 from bftrainer.model.policy import Share
@@ -35,7 +35,7 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
     if not asked:
         return None, replace(_allocated(state, {}), ledger=Ledger())
     question, groups = problem_of(state, asked, now)
-    planned = shared.planned if state.settings.share is Share.GPU else _planned
+    planned = gpu_plan.planned if state.settings.share is Share.GPU else _planned
     plan, target = planned(state, asked, question, groups, solve)
     own = by_user(asked)
     if len(own) > 1 and state.settings.user_shares:
@@ -72,7 +72,7 @@ def _wants_more(
 
     return max(
         (user for user, theirs in own.items() if user not in more and full(theirs)),
-        key=lambda user: claim_to_more(user, state.ledger),
+        key=lambda user: claim_to_more(user, own[user], state.ledger),
         default="",
     )
 
@@ -125,7 +125,7 @@ def reduced(state: State) -> State:
 
 def _kept(state: State, t: Trainer, size: int) -> frozenset[str]:
     if state.settings.share is Share.GPU:
-        return shared.trimmed([t], {t.id: t.nodes}, state)[t.id]
+        return gpu_plan.trimmed([t], {t.id: t.nodes}, state)[t.id]
     return assign({t.id: size}, {t.id: t.nodes}, t.nodes, {t.id: frozenset(t.members)})[t.id]
 
 

@@ -1,4 +1,4 @@
-"""What is known of the pool's nodes, and how it divides them into groups. Pure."""
+"""Facts on the pool's nodes, and the groups into which they divide it. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bftrainer.engine.state import State
 from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import NodeInfo
 from bftrainer.model.policy import DepartureGroups, EngineSettings
-from bftrainer.model.problem import Group
+from bftrainer.model.problem import NodeGroup
 
-NodeGroups = tuple[tuple[Group, frozenset[str]], ...]
+NodeGroups = tuple[tuple[NodeGroup, frozenset[str]], ...]
 """The groups of a problem, each with its nodes. Empty if all nodes of the pool are alike."""
 STEPS = 8
 """Expected times of departure are rounded down to so many steps of T_fwd, so that there are few groups."""
@@ -70,7 +70,9 @@ def grouped(state: State, now: float, t_fwd_s: float) -> NodeGroups:
     groups = []
     for (node_class, label, remaining), nodes in sorted(found.items()):
         departures = _departures(state, nodes, now, t_fwd_s) if label else 0.0
-        group = Group(size=len(nodes), node_class=node_class, remaining_s=remaining, departures=departures)
+        group = NodeGroup(
+            size=len(nodes), node_class=node_class, remaining_s=remaining, departures=departures
+        )
         groups.append((group, frozenset(nodes)))
     return tuple(groups)
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from bftrainer.allocate import metric
 from bftrainer.engine import survival
-from bftrainer.engine.branches import Room, with_branches
+from bftrainer.engine.gpus.branches import GpuRoom, with_branches
 from bftrainer.engine.node_info import NodeGroups, grouped
-from bftrainer.engine.shares import entitled
+from bftrainer.engine.queueing.fair_shares import entitled
 from bftrainer.engine.state import State
 from bftrainer.model.policy import EngineSettings
-from bftrainer.model.problem import Candidate, Cap, Group, Problem
+from bftrainer.model.problem import Candidate, Cap, NodeGroup, Problem
 from bftrainer.model.trainer import RescaleCosts, Trainer
-from bftrainer.performance.estimate import Estimates, costs_of, estimates_of, limits
+from bftrainer.performance.estimate import Estimates, competing, costs_of, limits
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 LAST = 1e-6
@@ -35,7 +35,7 @@ def problem_of(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple
         ages = np.array([now - state.since[node] for node in pool])
         t_fwd_s = survival.forward_time(state.survival, ages)
     groups = grouped(state, now, t_fwd_s)
-    room = Room.of(pool) if any(t.spec.across for t in trainers) else Room()
+    room = GpuRoom.of(pool) if any(t.spec.across for t in trainers) else GpuRoom()
     return Problem(
         pool_size=len(pool),
         t_fwd_s=t_fwd_s,
@@ -43,7 +43,7 @@ def problem_of(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple
             with_branches(_candidate(t, state, estimates, _of_start(costs, t, t_fwd_s), groups, now), t, room)
             for t, estimates, costs in zip(
                 trainers,
-                estimates_of(trainers, state.programs),
+                competing(trainers, state.programs),
                 costs_of(trainers, state.programs),
                 strict=True,
             )
@@ -77,7 +77,7 @@ def _candidate(
     n_min, n_max = limits(t, estimates, state.programs, settings.profile_sizes, now)
     small: tuple[str, ...] = ()
     if short := state.gpus.too_few(t.spec, state.pool - t.nodes):  # others have enough GPUs
-        fit = _by_class(groups or ((Group(size=0), state.pool),), short)
+        fit = _by_class(groups or ((NodeGroup(size=0), state.pool),), short)
         n_max = max(n_min, t.spec.fitting(min(n_max, max(fit.values()))))
         small = tuple(name for name, count in fit.items() if count < t.spec.n_min)
     return Candidate(

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from bftrainer.engine.decide import reduced
 from bftrainer.engine.node_info import with_reported
-from bftrainer.engine.places import with_places
-from bftrainer.engine.queue import Queue, rank
+from bftrainer.engine.queueing.places import with_places
+from bftrainer.engine.queueing.queue import TrainerQueue, rank
 from bftrainer.engine.state import State
 from bftrainer.engine.take import without
 from bftrainer.model.machine import NodeInfo
@@ -37,7 +37,7 @@ def restore(
         settings=settings,
         pool=pool,
         active={t.id: t for t in ordered[:first]},
-        waiting=Queue.of(waiting),
+        waiting=TrainerQueue.of(waiting),
         since=dict.fromkeys(pool, now),
         node_info=info,
         programs=observations_by_program(ordered),

@@ -1,13 +1,13 @@
-"""What the engine knows, and what one event leads to."""
+"""The engine's state, and the result of one event."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from bftrainer.engine.gpus import NodeGpus
-from bftrainer.engine.queue import Queue
-from bftrainer.engine.shares import Ledger
+from bftrainer.engine.gpus.too_few import NodeGpus
+from bftrainer.engine.queueing.fair_shares import Ledger
+from bftrainer.engine.queueing.queue import TrainerQueue
 from bftrainer.engine.survival import Survival
 from bftrainer.model.actions import Action, Ended
 from bftrainer.model.machine import NodeInfo
@@ -47,7 +47,7 @@ class State:
     settings: EngineSettings
     pool: frozenset[str] = frozenset()
     active: Mapping[int, Trainer] = field(default_factory=dict)
-    waiting: Queue = field(default_factory=Queue)
+    waiting: TrainerQueue = field(default_factory=TrainerQueue)
     displaced: frozenset[int] = frozenset()
     draining: bool = False
     since: Mapping[str, float] = field(default_factory=dict)

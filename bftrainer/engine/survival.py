@@ -1,4 +1,4 @@
-"""How long nodes will stay, estimated from how long nodes have stayed. Pure.
+"""Estimates how long nodes will stay, from how long nodes have stayed. Pure.
 
 Ages are counted in bins of doubling length. `Survival` keeps, per bin, how many nodes left at that age and
 how long nodes were observed in it; their ratio is the hazard (departures per second). This is a

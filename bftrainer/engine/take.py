@@ -1,4 +1,4 @@
-"""What an event says, taken into the state before anything is decided. Pure."""
+"""Takes an event's facts into the state before anything is decided. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import singledispatch
 
 from bftrainer.engine import survival
 from bftrainer.engine.node_info import with_reported
-from bftrainer.engine.places import with_places
+from bftrainer.engine.queueing.places import with_places
 from bftrainer.engine.state import Draft, State
 from bftrainer.model.actions import Ended
 from bftrainer.model.events import (

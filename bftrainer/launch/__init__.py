@@ -1,1 +1,1 @@
-"""How a trainer's workers start and change: one module per runtime, one contract for all."""
+"""Starts and changes a trainer's workers: one module per runtime, one contract for all."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from bftrainer.launch import orders
+from bftrainer.launch import messages
 from bftrainer.launch.job import LaunchedTrainer, WorkerView
 from bftrainer.launch.known import KnownTrainers
 from bftrainer.ports import Link
@@ -33,7 +33,7 @@ def call_later(delay_s: float, do: Callable[[], None]) -> object:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class TimeLimits:
     """How long a worker may take to be ready or to join (`start_s`), and how long a trainer may say nothing
     of its progress, or a worker stay when the work is done (`progress_s`). After `silent_s`, the user is told
     of a worker that is not ready. None: no limit.
@@ -60,7 +60,7 @@ class Deadlines(Generic[T]):
     """Has workers killed that exceed a limit, with blame for their program: the engine gives up a trainer
     that fails again and again. `gone` is told of workers whose agents do not obey."""
 
-    limits: Limits
+    limits: TimeLimits
     link: Link
     known: KnownTrainers[T]
     gone: Gone[T]
@@ -72,7 +72,7 @@ class Deadlines(Generic[T]):
         phase = view.phase
         self._tell_if_silent(launched, node)
         if limit_s is not None and phase in (Phase.STARTING, Phase.JOINING):
-            reason, wait_s = f"{what} within {limit_s:g} s", limit_s + orders.delay_s(view)
+            reason, wait_s = f"{what} within {limit_s:g} s", limit_s + messages.delay_s(view)
             self._unless(launched, node, wait_s, reason, lambda: view.phase != phase)
 
     def _tell_if_silent(self, launched: T, node: str) -> None:
@@ -87,7 +87,7 @@ class Deadlines(Generic[T]):
                 if launched.note and not before:
                     log.warning("trainer %d: %s", launched.id, launched.note)
 
-        self.limits.later(limit_s + orders.delay_s(view), check)
+        self.limits.later(limit_s + messages.delay_s(view), check)
 
     def taken_over(self, launched: T, node: str) -> None:
         """A worker that an earlier daemon started goes on."""
@@ -166,7 +166,7 @@ class Deadlines(Generic[T]):
     def _end(self, launched: T, node: str, view: WorkerView, reason: str) -> None:
         view.overdue = reason
         log.warning("trainer %d: its worker on %s is killed: %s", launched.id, node, reason)
-        self.link.send(node, orders.kill(launched.id, reason))
+        self.link.send(node, messages.kill(launched.id, reason))
 
         def check() -> None:
             if self._there(launched, node, view):

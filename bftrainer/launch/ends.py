@@ -1,9 +1,10 @@
-"""What follows when a worker ends, and when that is the end of its trainer.
+"""Handles the end of a worker, and decides when that ends its trainer.
 
 Rank 0 says that the work is done ("finished"), and its script goes on with what it has after its loop. The
 trainer is completed when rank 0 has then ended with exit code 0. Until then nothing is started for it, and no
 other worker that ends is missed. If rank 0 ends otherwise, or its node is taken, the trainer runs again from
-its last checkpoint: its loop has nothing left to do then, and what comes after that is repeated.
+its last checkpoint: its loop has nothing left to do then, and what comes after that is repeated. Where the
+script fails after its loop on another node, the trainer fails once rank 0 has ended well.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import logging
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
-from bftrainer.launch import orders
+from bftrainer.launch import messages
 from bftrainer.launch.deadlines import Deadlines
-from bftrainer.launch.job import FROM_OUTSIDE, REPEATED, WORK_DONE, LaunchedTrainer, WorkerView
+from bftrainer.launch.job import FROM_OUTSIDE, PEER_GONE, REPEATED, WORK_DONE, LaunchedTrainer, WorkerView
 from bftrainer.launch.known import KnownTrainers
 from bftrainer.launch.reports import Reports
 from bftrainer.ports import Link
@@ -58,7 +59,7 @@ class Ends(ABC, Generic[T]):
             launched.drop(node)
             return
         view.phase, view.left = Phase.LEAVING, True
-        self._link.send(node, orders.stop(launched.id, self._grace_s))
+        self._link.send(node, messages.stop(launched.id, self._grace_s))
 
     # by themselves
 
@@ -79,12 +80,15 @@ class Ends(ABC, Generic[T]):
         unheard = last if isinstance(last, said.Finished) and not launched.position_told else None
         if unheard is not None and unheard.generation >= launched.confirmed:
             self._finished(launched, node, view, unheard)  # there was no connection, or it was on its way out
+        if not leaving:
+            self._note_failure(launched, node, view, end)
         if end.code == 0 and self._is_end(launched, node, leaving=leaving):
             self._succeed(launched, node)
         if leaving:
             launched.drop(node)
             if isinstance(last, said.Left):
                 self._reports.left(launched, last)
+            self._reports.kept(launched, end.kept)
             if launched.finisher == node and not launched.succeeded:
                 self._repeat(launched)
             self._vacated(launched)
@@ -93,11 +97,28 @@ class Ends(ABC, Generic[T]):
             self._vacated(launched)
         elif end.code == 0 and view.phase == Phase.FINISHED and not view.repeated:
             self._wait_for_rank_0(view)
+        elif end.code == 0 and not (view.overdue or view.repeated) and (untold := launched.untold(node)):
+            self._reports.failed(launched, untold)
         else:
             reason, blame = launched.why_lost(view, end.code, end.reason)
+            reason = "; ".join(filter(None, (reason, launched.keep(end.kept))))
             if launched.finisher not in ("", node) and end.code and -end.code not in FROM_OUTSIDE:
                 launched.ending = f"{WORK_DONE}; after that, the worker on {node} was lost: {reason}"
             self._gone(launched, node, reason, blame=blame and not end.unfit)
+
+    def _note_failure(self, launched: T, node: str, view: WorkerView, end: said.Exited) -> None:
+        """Note it if a worker's script has failed by itself after its loop, and is not rank 0's."""
+        by_itself = (
+            end.code
+            and -end.code not in FROM_OUTSIDE
+            and launched.has_left_loop(node, view, end.phase, end.reason)
+        )
+        of_another = launched.succeeded and any(words in end.reason for words in PEER_GONE)
+        if by_itself and not of_another and launched.finisher != node and not (view.overdue or view.repeated):
+            reason, _ = launched.why_lost(view, end.code, end.reason)
+            logs = f"see bftrainer logs {launched.id} --node {node}"
+            launched.failure = f"after its loop, its script failed on {node}: {reason}; {logs}"
+            launched.failed_in = view.joined
 
     def _is_end(self, launched: T, node: str, *, leaving: bool) -> bool:
         """Whether a worker that has ended with exit code 0 is the one that ends its trainer."""
@@ -110,9 +131,8 @@ class Ends(ABC, Generic[T]):
         return True
 
     def _is_rank_0(self, launched: T, node: str) -> bool:
-        """Whether a worker that says that the work is done is rank 0. In scripts that `attach`, no other says
-        so."""
-        return True
+        """Whether a worker that says that the work is done is rank 0, where its number is not known."""
+        return node in launched.members[:1]
 
     def _succeed(self, launched: T, node: str) -> None:
         """Rank 0 has ended with exit code 0, and the work is done."""
@@ -120,6 +140,15 @@ class Ends(ABC, Generic[T]):
         launched.workers[node].phase = Phase.DONE
         if launched.position_told and launched.ending == WORK_DONE:
             launched.ending = launched.left_early() or WORK_DONE
+        count = sum(view.workers for view in launched.workers.values() if view.sent)
+        if count > 1 and not launched.finisher and not self._have_met(launched):
+            why = "its script ended with exit code 0" if launched.ending == WORK_DONE else launched.ending
+            told = f"{why}: each of its {count} processes ran all of it by itself. {launched.to_meet}"
+            self._reports.failed(launched, told)
+
+    def _have_met(self, launched: T) -> bool:
+        """Whether workers that have ended well have ever trained together, as far as is known by now."""
+        return True
 
     @staticmethod
     def _wait_for_rank_0(view: WorkerView) -> None:
@@ -154,7 +183,7 @@ class Ends(ABC, Generic[T]):
         for node, view in launched.workers.items():
             if view.phase == Phase.FINISHED:
                 view.repeated = True
-                self._link.send(node, orders.kill(launched.id, REPEATED))
+                self._link.send(node, messages.kill(launched.id, REPEATED))
             elif not view.sent:
                 self._send_start(launched, node)
         for node in done:

@@ -1,4 +1,4 @@
-"""What a launcher knows of a trainer and its workers. Pure."""
+"""A launcher's records of a trainer and its workers. Pure."""
 
 from __future__ import annotations
 
@@ -42,17 +42,26 @@ class WorkerView:
 
 REPEATED = "rank 0 did not end well after the work was done: what the script has after its loop runs again"
 WORK_DONE = "its work is done"
+PEER_GONE = (
+    "gloo/transport",
+    "closed by peer",
+    "reset by peer",
+    "Broken pipe",
+    "DistBackendError",
+    "Horovod",
+)
+"""An error with one of these words may come of another rank's end, and says nothing against a script."""
 RECENT_S = 60.0
 FREE_DEATHS = 2
 """So many workers may be lost on a node within `RECENT_S` before the next one starts later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class WorkerLimits:
     """What one trainer's workers may cause; `hit` is called with a setting's name, a trainer's user and the
     bound where they try more."""
 
-    metrics: int = 100
+    metrics: int = 100  # names of figures that a script may report: each has a column in what is shown
     hit: Callable[[str, str, float], None] = lambda bound, user, at: None
 
 
@@ -84,10 +93,13 @@ class WorkersByNode:
 @dataclass(slots=True)
 class LaunchedTrainer:
     """A trainer as the launcher knows it. `slow_start` is what a worker has not done that is not ready, and
-    `silent_start` what its user is told meanwhile."""
+    `silent_start` what its user is told meanwhile; `to_meet` is what workers do that train together, and
+    `to_tell` what a script does so that its samples are known."""
 
     slow_start: ClassVar[str] = "was not ready"
     silent_start: ClassVar[str] = "its worker is not ready yet"
+    to_meet: ClassVar[str] = ""
+    to_tell: ClassVar[str] = ""
 
     id: int
     spec: TrainerSpec
@@ -109,8 +121,11 @@ class LaunchedTrainer:
     position_told: bool = False  # and where training stands then; not yet, if an earlier daemon heard it
     succeeded: bool = False  # and then ended with exit code 0
     ending: str = WORK_DONE  # why it ends, once it has succeeded
+    failure: str = ""  # how its script failed after the loop on another node than rank 0's
+    failed_in: int = 0  # and the membership in which that had trained
     reported: Progress | None = None
     problem: str = ""  # why it could not write its last checkpoint
+    saved: int | None = None  # the step of the last checkpoint that is known to be whole on the disk
     pauses: Counter[tuple[int, str]] = field(
         default_factory=Counter
     )  # (generation, node) -> how many it told
@@ -204,6 +219,17 @@ class LaunchedTrainer:
         at_work = (Phase.MEMBER, Phase.FINISHED)
         return self.succeeded and not any(view.phase in at_work for view in self._workers.values())
 
+    @property
+    def failed_after(self) -> str:
+        """Why it fails though rank 0 ends well; empty if it does not. Where the others went on from a failure
+        in a later membership, it was a loss."""
+        return self.failure if self.failed_in >= self.confirmed else ""
+
+    def has_left_loop(self, node: str, view: WorkerView, phase: Phase, reason: str) -> bool:
+        """Whether a worker that has ended in this phase had said that the work is done, and was not told to
+        leave since."""
+        return phase == Phase.FINISHED
+
     def why_lost(self, view: WorkerView, code: int, reason: str) -> tuple[str, bool]:
         """Why a worker is lost that ended with an exit code, and whether its program is to blame."""
         if view.overdue:
@@ -214,6 +240,32 @@ class LaunchedTrainer:
             return self.fell_short(), True
         why = f"exit code {code}" if code > 0 else f"killed by signal {-code}"
         return reason or why, -code not in FROM_OUTSIDE
+
+    @property
+    def has_told(self) -> bool:
+        """Whether its script has ever told of its training, as far as is known."""
+        return bool(self.confirmed or self.samples)
+
+    def untold(self, node: str) -> str:
+        """Why it is in vain to run a script again that has ended with exit code 0 on this node: it tells of
+        nothing, and its spec asks for samples. Empty if it is not."""
+        if self.spec.samples is None or self.has_told:
+            return ""
+        return (
+            f"its script ended with exit code 0 on {node} and told of none of the {self.spec.samples:,} "
+            f"samples of its spec (work). {self.to_tell or self.to_meet}"
+        )
+
+    def keep(self, kept: int | None) -> str:
+        """Note the step of the last checkpoint, as no member has the state any more. Returns what is lost
+        with that; empty if nothing is."""
+        if kept is None:
+            return ""
+        self.saved = kept
+        if kept >= self.committed:
+            return ""
+        what = f"its last checkpoint is of step {kept:,}" if kept else "it has no checkpoint yet"
+        return f"{what}, and what it did after that, up to step {self.committed:,}, is lost"
 
     def left_early(self) -> str:
         """How the end is told where a script left its loop, and ended well, before all its epochs; else

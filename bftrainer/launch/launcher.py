@@ -1,4 +1,4 @@
-"""What all launchers have in common: workers behind agents.
+"""The base of all launchers: workers behind agents.
 
 A launcher is a synchronous state machine between the engine and the agents. It turns actions into messages
 and messages into events; its only I/O is `link.send`. How a membership becomes real differs from launcher to
@@ -18,12 +18,12 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import ClassVar, TypeVar
 
-from bftrainer.launch import orders
-from bftrainer.launch.deadlines import Deadlines, Limits
+from bftrainer.launch import messages
+from bftrainer.launch.deadlines import Deadlines, TimeLimits
 from bftrainer.launch.ends import Ends
-from bftrainer.launch.folders import Folders
-from bftrainer.launch.job import Bounds, LaunchedTrainer, WorkerView
+from bftrainer.launch.job import LaunchedTrainer, WorkerLimits, WorkerView
 from bftrainer.launch.known import KnownTrainers
+from bftrainer.launch.messages import Folders
 from bftrainer.launch.reports import NO_BOUNDS, Reports
 from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
 from bftrainer.model.trainer import TrainerSpec
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 FOLLOWERS_GRACE_S = 2.0
 """The grace time of ranks other than 0, which have nothing to write down."""
 
-NO_LIMITS = Limits()
+NO_LIMITS = TimeLimits()
 
 T = TypeVar("T", bound=LaunchedTrainer)
 
@@ -63,14 +63,17 @@ class AgentLauncher(Ends[T]):
         folders: Folders,
         *,
         grace_s: float,
+        write_s: float = 0.0,
         warm_pool: bool = True,
-        limits: Limits = NO_LIMITS,
-        bounds: Bounds = NO_BOUNDS,
+        limits: TimeLimits = NO_LIMITS,
+        bounds: WorkerLimits = NO_BOUNDS,
         clock: Callable[[], float] = wall.time,
     ) -> None:
         self._link, self._emit, self._folders = link, emit, folders
         self._grace_s, self._clock = grace_s, clock
-        self._how = orders.Start(grace_s=grace_s, gated=self.gated, warm=warm_pool, metrics=bounds.metrics)
+        self._how = messages.StartConfig(
+            grace_s=grace_s, write_s=write_s, gated=self.gated, warm=warm_pool, metrics=bounds.metrics
+        )
         self._reports = Reports(emit, journal, clock, bounds)
         self.known = KnownTrainers[T](self._forgotten)  # of which the daemon asks, too
         self._deadlines = Deadlines[T](limits, link, self.known, partial(self._gone, blame=True))
@@ -142,7 +145,7 @@ class AgentLauncher(Ends[T]):
         for trainer, found in there.items():
             launched = self.known.get(trainer)
             if launched is None or trainer not in wanted:
-                self._link.send(node, orders.stop(trainer, self._grace_s))
+                self._link.send(node, messages.stop(trainer, self._grace_s))
             elif node in launched.workers:
                 self._caught_up(launched, node, found)
             else:
@@ -220,8 +223,12 @@ class AgentLauncher(Ends[T]):
                 self._deadlines.progressed(launched)
             case said.FreshMetrics() if current:
                 self._reports.metrics(launched, what)
+            case said.Warned():
+                self._reports.warned(launched, what)
             case said.Finished() if current:
                 self._finished(launched, node, view, what)
+            case said.Failed() if what.generation == launched.published:
+                self._reports.failed(launched, what.reason)
 
     def _heard_leaving(self, launched: T, view: WorkerView, what: said.FromWorker) -> None:
         """One that is to leave has reported something. Where it is rank 0 and the work is done, it may be
@@ -240,7 +247,7 @@ class AgentLauncher(Ends[T]):
         if self._link.serves(node, launched.spec) and not launched.finished:
             view = launched.workers[node]
             view.sent, view.workers = True, launched.spec.workers or max(1, self._link.devices(node))
-            self._link.send(node, orders.start(launched, node, self._folders, self._how))
+            self._link.send(node, messages.start(launched, node, self._folders, self._how))
             self._deadlines.starts(launched, node, launched.slow_start)
 
     def _warm(self, node: str) -> None:
@@ -250,7 +257,7 @@ class AgentLauncher(Ends[T]):
         """
         spec = self.known.may_start(lambda own: self._link.serves(node, own)) if self._how.warm else None
         if spec is not None:
-            self._link.send(node, orders.warm(spec))
+            self._link.send(node, messages.warm(spec))
 
     @abstractmethod
     def _carry_out(self, launched: T, action: Regroup) -> None:

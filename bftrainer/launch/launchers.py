@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bftrainer.launch import orders
-from bftrainer.launch.folders import Folders
+from bftrainer.launch import messages
 from bftrainer.launch.horovod.drivers import DriverProcesses
 from bftrainer.launch.horovod.launcher import HorovodLauncher
 from bftrainer.launch.job import WorkerView
 from bftrainer.launch.launcher import AgentLauncher
+from bftrainer.launch.messages import Folders
 from bftrainer.launch.native.launcher import NativeLauncher
 from bftrainer.launch.torchrun.launcher import TorchrunLauncher
 from bftrainer.launch.torchrun.stores import StoreHost
@@ -24,6 +24,9 @@ from bftrainer.wire.messages.from_agent import Exited, read, running
 from bftrainer.wire.phases import Phase
 
 log = logging.getLogger(__name__)
+
+HELPER_CONNECTIONS = 4096
+"""Connections to a helper of one trainer at once: a worker needs two to four."""
 
 
 class Launchers:
@@ -46,7 +49,6 @@ class Launchers:
         state_dir: Path,
         orphan_s: float,
         max_helper_memory_mb: int,
-        max_helper_connections: int,
         trainer_dir: str,
         store_id: str,
         **options: Any,
@@ -59,7 +61,7 @@ class Launchers:
         Each helper through which one trainer's workers find each other has its own bounds.
         """
         folders = Folders(trainer_dir=trainer_dir, store_id=store_id)
-        bounds = {"memory_mb": max_helper_memory_mb, "connections": max_helper_connections}
+        bounds = {"memory_mb": max_helper_memory_mb, "connections": HELPER_CONNECTIONS}
         drivers = DriverProcesses(nodes_see_us_at, state_dir / "horovod", orphan_s=orphan_s, **bounds)
         stores = StoreHost(nodes_see_us_at, **bounds)
         by_name: dict[str, AgentLauncher[Any]] = {
@@ -139,7 +141,7 @@ class Launchers:
         self._strays[node] = {found.trainer for found in there if self._of(found.trainer) is None}
         for found in there:
             if found.trainer in self._strays[node]:
-                self._link.send(node, orders.stop(found.trainer, self._grace_s))
+                self._link.send(node, messages.stop(found.trainer, self._grace_s))
         for launcher in self._by_name.values():
             launcher.agent_up(node, [found for found in there if found.trainer in launcher.known], wanted)
 
@@ -163,7 +165,7 @@ class Launchers:
             launcher.reported(node, report)
         if isinstance(report.said, Exited):
             self._strays.get(node, set()).discard(report.trainer)
-            self._link.send(node, orders.heard(report))
+            self._link.send(node, messages.heard(report))
 
     def close(self) -> None:
         """End what the launchers themselves run: the daemon stops."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import islice
 
-from bftrainer.launch.job import Bounds, LaunchedTrainer, WorkerView
+from bftrainer.launch.job import LaunchedTrainer, WorkerLimits, WorkerView
 from bftrainer.model.events import Measured, TrainerEnded, WorkerLost, WorkersReady
 from bftrainer.model.reports import MEASURE_AGAIN_S, MEASURE_S, Pause, PauseKind, Progress
 from bftrainer.model.trainer import Cost, TrainerStatus
@@ -16,7 +17,7 @@ from bftrainer.wire.phases import Phase
 
 log = logging.getLogger(__name__)
 
-NO_BOUNDS = Bounds()
+NO_BOUNDS = WorkerLimits()
 STANDSTILL_S = 60.0
 """A trainer that has come no further for so long is said to make no progress."""
 MAX_PAUSES = 10
@@ -27,7 +28,7 @@ class Reports:
     """Keeps progress and pauses in the journal, and tells the engine of ends, losses and measurements."""
 
     def __init__(
-        self, emit: Emit, journal: Journal, clock: Callable[[], float], bounds: Bounds = NO_BOUNDS
+        self, emit: Emit, journal: Journal, clock: Callable[[], float], bounds: WorkerLimits = NO_BOUNDS
     ) -> None:
         self._emit, self._journal, self._clock, self._bounds = emit, journal, clock, bounds
 
@@ -52,7 +53,7 @@ class Reports:
                 trainer=launched.id,
                 node=node,
                 generation=view.generation,
-                reason=f"{reason}; see bftrainer logs {launched.spec.name} --node {node}",
+                reason=f"{reason}; see bftrainer logs {launched.id} --node {node}",
                 blame=blame,
                 samples=float(launched.samples),
                 late=bool(view.overdue),
@@ -61,29 +62,24 @@ class Reports:
 
     def check_finished(self, launched: LaunchedTrainer) -> None:
         """A worker is gone: tell of the trainer's end if it has come, see `LaunchedTrainer.completed`."""
-        if not launched.completed:
-            return
-        self._emit(
-            TrainerEnded(
-                time=self._clock(),
-                trainer=launched.id,
-                generation=launched.published,
-                status=TrainerStatus.COMPLETED,
-                reason=launched.ending,
-            )
-        )
+        if launched.completed and launched.failed_after:
+            self.failed(launched, launched.failed_after)
+        elif launched.completed:
+            self._ended(launched, TrainerStatus.COMPLETED, launched.ending)
 
     def failed(self, launched: LaunchedTrainer, reason: str) -> None:
-        """The script has found that to go on, or to begin again, is in vain."""
-        self._emit(
-            TrainerEnded(
-                time=self._clock(),
-                trainer=launched.id,
-                generation=launched.published,
-                status=TrainerStatus.FAILED,
-                reason=reason,
-            )
+        """The script has failed, and to go on, or to begin again, is in vain."""
+        self._ended(launched, TrainerStatus.FAILED, reason)
+
+    def _ended(self, launched: LaunchedTrainer, status: TrainerStatus, reason: str) -> None:
+        end = TrainerEnded(
+            time=self._clock(),
+            trainer=launched.id,
+            generation=launched.published,
+            status=status,
+            reason=reason,
         )
+        self._emit(end)
 
     # changes of membership
 
@@ -201,6 +197,22 @@ class Reports:
         rate = launched.reported.rate if launched.reported else None
         self._keep(launched, metrics, metrics.size, rate)
 
+    def warned(self, launched: LaunchedTrainer, what: said.Warned) -> None:
+        """A script that tells of no progress is warned of something: keep that beside what is known of it."""
+        nothing = Progress(
+            time=self._clock(),
+            trainer=launched.id,
+            generation=launched.published,
+            size=len(launched.members),
+            step=launched.committed,
+            samples=launched.samples,
+            epoch=0,
+            rate=None,
+            metrics={},
+        )
+        launched.reported = replace(launched.reported or nothing, warned=tuple(what.warned))
+        self._journal.progressed(launched.reported)
+
     def finished(self, launched: LaunchedTrainer, standing: said.Finished) -> None:
         """The work is done; training stands here."""
         launched.committed, launched.samples = standing.step, standing.samples
@@ -211,6 +223,19 @@ class Reports:
         if standing.step >= launched.committed:
             launched.committed, launched.samples = standing.step, standing.samples
             self._keep(launched, standing, 0, 0.0)
+
+    def kept(self, launched: LaunchedTrainer, kept: int | None) -> None:
+        """No member has the state any more, and the last checkpoint is of this step: warn if that is not the
+        last that was reported."""
+        lost = launched.keep(kept)
+        if lost and launched.reported is not None:
+            log.warning("trainer %d: %s", launched.id, lost)
+            last = launched.reported
+            last = replace(
+                last, time=self._clock(), size=0, rate=0.0, warned=(*last.warned, lost), saved=kept
+            )
+            launched.reported = last
+            self._journal.progressed(last)
 
     def _figures(self, launched: LaunchedTrainer, new: Mapping[str, float]) -> Mapping[str, float]:
         """The trainer's figures with these; of further names than may be, those that came first."""
@@ -230,6 +255,7 @@ class Reports:
         return (*at.warned, problem) if problem else tuple(at.warned)
 
     def _keep(self, launched: LaunchedTrainer, at: said.Standing, size: int, rate: float | None) -> None:
+        launched.saved = at.saved if at.saved is not None else launched.saved
         launched.reported = Progress(
             time=self._clock(),
             trainer=launched.id,
@@ -242,5 +268,6 @@ class Reports:
             metrics=self._figures(launched, at.metrics),
             of=at.of,
             warned=self._warnings(launched, at),
+            saved=launched.saved,
         )
         self._journal.progressed(launched.reported)

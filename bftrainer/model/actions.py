@@ -1,4 +1,4 @@
-"""What the engine orders: starting, regrouping and stopping workers."""
+"""Actions of the engine: it starts, regroups and stops workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long to wait until something that failed is tried again. Pure."""
+"""The time to wait until something that failed is tried again. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine is told of. Every event carries its time (s), and the priority of its kind."""
+"""Events that the engine takes. Every event carries its time (s), and the priority of its kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check of a site's set-up found."""
+"""Findings of a check of a site's set-up."""
 
 from __future__ import annotations
 

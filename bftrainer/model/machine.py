@@ -1,4 +1,4 @@
-"""What a batch system shows: nodes, pilots, and main jobs that could start."""
+"""The machine as a batch system shows it: nodes, pilots, and main jobs that could start."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ class NodeState(StrEnum):
 
     IDLE = "idle"  # free, or held by one of our pilots, and no job can be backfilled on it: ours to use
     BUSY = "busy"  # the main scheduler uses it or has plans for it: not ours to use
+    UNUSED = "unused"  # nobody uses it, and as scheduler and settings are it cannot be ours: see `Node.shut`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,8 @@ class Node:
     `until` is when a planned job or a reservation will take it (Unix seconds). `why` says why a busy node is
     not ours to use. `spare` is the share of its `cpus` that is free where main jobs use the others. `used` is
     the share of it that main jobs use, where others may be ours; of a single GPU that of its node. `types`
-    are those of its GPUs, as far as the scheduler names them.
+    are those of its GPUs, as far as the scheduler names them. `shut` says why it could not be ours even if
+    nobody used it, and what to set.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Node:
     cpus: int = 0
     spare: float = 0.0
     used: float = 0.0
+    shut: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,17 +94,19 @@ class Snapshot:
     """The whole machine at one poll.
 
     `claims` are in the order in which the main scheduler would start the jobs. `pilots` are all of ours,
-    including those whose submission was never confirmed. `asked_s`: for how long the scheduler worked for
-    this poll; None: all the time that the poll took. `unseen`: what the poll leaves out, why, and what to do;
-    empty: nothing. `main` are main jobs that have started lately, and those that wait for nothing but the
-    scheduler and nodes that are idle or ours; `waiting` has all that wait. `totals`: what the batch system
-    itself sums up, only for records; None: nothing.
+    including those whose submission was never confirmed; `clearing` are those that have ended and are not
+    cleared away yet, None: the scheduler does not say whose end a node waits for. `asked_s`: for how long the
+    scheduler worked for this poll; None: all the time that the poll took. `unseen`: what the poll leaves out,
+    why, and what to do; empty: nothing. `main` are main jobs that have started lately, and those that wait
+    for nothing but the scheduler and nodes that are idle or ours; `waiting` has all that wait. `totals`: what
+    the batch system itself sums up, only for records; None: nothing.
     """
 
     time: float
     nodes: tuple[Node, ...]
     claims: tuple[Claim, ...] = ()
     pilots: tuple[Pilot, ...] = ()
+    clearing: frozenset[Pilot] | None = field(default=None, compare=False)
     asked_s: float | None = field(default=None, compare=False)
     unseen: str = field(default="", compare=False)
     main: tuple[MainJob, ...] = field(default=(), compare=False)

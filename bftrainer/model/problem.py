@@ -69,7 +69,7 @@ class Cap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class NodeGroup:
     """Nodes of the pool that are alike to the allocators, and that leave together if they leave.
 
     No value is counted past `remaining_s`. `departures` (0 to 1) is how probable it is that the group leaves
@@ -94,12 +94,12 @@ class Problem:
     t_fwd_s: float
     candidates: tuple[Candidate, ...]
     caps: tuple[Cap, ...] = ()
-    groups: tuple[Group, ...] = ()
+    groups: tuple[NodeGroup, ...] = ()
 
     @property
-    def parts(self) -> tuple[Group, ...]:
+    def parts(self) -> tuple[NodeGroup, ...]:
         """The groups; a single one of all nodes if they are alike."""
-        return self.groups or (Group(size=self.pool_size),)
+        return self.groups or (NodeGroup(size=self.pool_size),)
 
     def held(self, candidate: Candidate) -> tuple[int, ...]:
         """How many nodes of each part a candidate holds."""

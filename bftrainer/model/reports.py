@@ -1,4 +1,4 @@
-"""What is reported of trainers and kept for people."""
+"""Reports on trainers that are kept for people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Progress:
     """What rank 0 of a trainer last said of it; `samples` and `step` are committed by all members.
 
     `of`: the samples of the whole training, as its script says; None: it does not. `warned`: the last
-    warnings of its script, the latest last.
+    warnings of its script, the latest last. `saved`: the step of the last checkpoint, as far as it knows.
     """
 
     time: float
@@ -37,6 +37,7 @@ class Progress:
     metrics: Mapping[str, float]
     of: int | None = None
     warned: tuple[str, ...] = ()
+    saved: int | None = None
 
 
 class PauseKind(StrEnum):

@@ -1,4 +1,4 @@
-"""Which node counts a trainer may have."""
+"""The node counts that a trainer may have."""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ class StoredStudy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTrial:
-    """A trial in the store, as JSON of `search`'s making."""
+    """A trial in the store, as JSON of `search`'s making; with a number below 0, a point that a user has
+    added for the next trials."""
 
     number: int
     data: Mapping[str, Any]

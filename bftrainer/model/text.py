@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # control characters: ESC starts what a terminal obeys
     "\ud800-\udfff"  # halves of a pair (surrogates): they can be neither stored nor printed
-    "\u2028\u2029\u202a-\u202e\u2066-\u2069]"  # end a line, or turn the direction of what follows
+    "\u2028\u2029"  # end a line
+    # format characters (Unicode's category Cf): they turn the direction of what follows, or show nothing
+    "\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\ufeff\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    # others that show nothing (default ignorable): joiners, fillers and selectors of variants
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 )
 _CONTROL_IN_LINES = re.compile(_CONTROL.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def plain(text: str, *, lines: bool = False) -> str:
@@ -17,7 +27,7 @@ def plain(text: str, *, lines: bool = False) -> str:
     lines are allowed.
 
     Raises:
-        ValueError: it has a control character or half of a surrogate pair, with which and where.
+        ValueError: it has a control or invisible character, or half of a surrogate pair; which and where.
     """
     found = (_CONTROL_IN_LINES if lines else _CONTROL).search(text)
     if found is not None:
@@ -30,6 +40,12 @@ def plain(text: str, *, lines: bool = False) -> str:
 def shown(text: str) -> str:
     """The text as a terminal may show it: what `plain` refuses is escaped."""
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def cell(value: T) -> T | str:
+    """A value for a cell of CSV. Before a text that a spreadsheet would carry out as a formula it has an
+    apostrophe."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def counted(number: int, one: str) -> str:

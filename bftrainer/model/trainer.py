@@ -66,6 +66,7 @@ class TrainerSpec:
     priority: float = 1.0
     user: str = ""  # that submitted it
     workdir: str = "."
+    folder: str = ""  # of its own, where its command runs, with links to what workdir has; empty: in workdir
     env: tuple[tuple[str, str], ...] = ()
     checkpoint_dir: str = ""
     checkpoint_every_s: float = 5.0

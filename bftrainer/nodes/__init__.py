@@ -1,1 +1,1 @@
-"""Which nodes are ours: seen, held and given back. Knows no daemon."""
+"""The nodes: which are ours, how they are held, and how they are given back. Knows no daemon."""

@@ -1,4 +1,4 @@
-"""How long a node takes from the end of our pilot until others can have it: learnt from what polls show.
+"""Learns how long a node takes from the end of our pilot until others can have it, from what polls show.
 
 A site's epilog runs in this time, for example. Nodes that are expected to leave go so much earlier. A main
 job that could start at once still waits for it, as nobody knows of that job before.
@@ -16,17 +16,15 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bftrainer.model.machine import Pilot, Snapshot
+from bftrainer.model.machine import Pilot
+from bftrainer.nodes.lifecycle import Effect, NodeCleared, Records
+from bftrainer.nodes.pool import MOST_CLEARING_S
 
 log = logging.getLogger(__name__)
 
-CLEARING = "completing"
-"""What is said of a node in this time."""
 REMEMBERED = 50
 SHARE = 0.9
 """So many of those that are remembered took no longer than `lead_s`: one node that hangs counts little."""
-MOST_S = 120.0
-"""More is no epilog but a fault, which no lead would mend."""
 LONG_S = 3.0
 """More than polls and Slurm itself take: it is told."""
 JUDGED_BY = 5
@@ -36,7 +34,7 @@ USUALLY = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptNode:
     """A node that is not clear long after those of other users would be."""
 
     node: str
@@ -44,22 +42,12 @@ class Kept:
     since_s: float
 
 
-@dataclass(slots=True)
-class _Ended:
-    """The last pilot of a node that is being cleared."""
-
-    user: str
-    since: float
-    told: bool = False
-    """Whether it has been told that its user keeps the node."""
-
-
-class Clearing:
-    """The nodes that are being cleared, and how long others took."""
+class ClearingTimes:
+    """How long nodes took to be cleared, by whose pilot was there."""
 
     def __init__(self) -> None:
-        self._ended: dict[str, _Ended] = {}  # by node
         self._took: deque[tuple[str, float]] = deque(maxlen=REMEMBERED)  # user, how long
+        self._kept: frozenset[Pilot] = frozenset()  # pilots whose users keep their nodes, as was told
         self._told = False
 
     @property
@@ -68,39 +56,19 @@ class Clearing:
         took = sorted(took for _, took in self._took)
         return took[math.ceil(SHARE * len(took)) - 1] if took else 0.0
 
-    @property
-    def nodes(self) -> frozenset[str]:
-        """Those whose last pilot was ours, and which are not clear yet."""
-        return frozenset(self._ended)
-
-    @property
-    def users(self) -> dict[str, str]:
-        """The same nodes -> the users of those pilots."""
-        return {node: ended.user for node, ended in self._ended.items()}
-
-    def begins(self, pilots: Iterable[Pilot], now: float) -> None:
-        """These pilots are cancelled."""
-        for pilot in pilots:
-            self._ended[pilot.node] = _Ended(pilot.user, now)
-
-    def observe(self, snapshot: Snapshot) -> list[Kept]:
-        """Take a poll in: a node is clear when it has neither pilot nor anything to be cleared away. Returns
-        the nodes of which it is known only now that a user keeps them."""
-        if not self._ended:
-            return []
-        listed = {pilot.node for pilot in snapshot.pilots}
-        shown = {node.name: node.why for node in snapshot.nodes}
-        found: list[Kept] = []
-        for node, ended in list(self._ended.items()):
-            took = snapshot.time - ended.since
-            cleared = node in shown and node not in listed and CLEARING not in shown[node].split("+")
-            if not ended.told and self._is_kept(ended.user, took):
-                ended.told = True
-                found.append(Kept(node, ended.user, took))
-            if took > MOST_S or node not in shown or cleared:
-                del self._ended[node]
-                if cleared and took <= MOST_S and not ended.told:
-                    self._took.append((ended.user, took))
+    def observe(self, records: Records, effects: Iterable[Effect], now: float) -> list[KeptNode]:
+        """Take in what a poll has shown to be clear, and what is not clear yet. Returns the nodes of which it
+        is known only now that a user keeps them."""
+        ends = [(end.pilot, now - end.at) for end in records.clearing.values()]
+        cleared = [(effect.pilot, effect.took_s) for effect in effects if isinstance(effect, NodeCleared)]
+        kept = [
+            (pilot, took)
+            for pilot, took in (*ends, *cleared)
+            if pilot not in self._kept and self._is_kept(pilot.user, took)
+        ]
+        told = self._kept.union(pilot for pilot, _ in kept)
+        self._took.extend((p.user, took) for p, took in cleared if took <= MOST_CLEARING_S and p not in told)
+        self._kept = told.intersection(pilot for pilot, _ in ends)
         if self.lead_s > LONG_S and not self._told:
             self._told = True
             log.warning(
@@ -109,7 +77,7 @@ class Clearing:
                 "earlier",
                 self.lead_s,
             )
-        return found
+        return [KeptNode(pilot.node, pilot.user, took) for pilot, took in kept]
 
     def _is_kept(self, user: str, took_s: float) -> bool:
         others = [took for other, took in self._took if other != user]

@@ -1,4 +1,4 @@
-"""How many GPUs nodes have, and how many their pilots got, as far as that changes what may run there."""
+"""Counts the GPUs of nodes and of pilots, and tells where that changes what may run there."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from bftrainer.model.machine import Node
 REMEMBERED_S = 600.0
 """What an agent said of its pilot's GPUs counts so long after the pilot's end: else the node would be given
 to the same trainer again at once. Later it may have others: main jobs leave others free, a GPU is mended."""
+SAID_EVERY_S = 10.0
+"""What the agents on a node say of its GPUs costs a plan at most so often; else the next poll tells."""
 NAMED = 8
 """So many nodes are named in a reason."""
 
@@ -27,6 +29,7 @@ class GpusKnown:
     nodes: dict[str, int] = field(default_factory=dict)
     most: dict[str, int] = field(default_factory=dict)
     _said: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)  # (user, node): count, when
+    _planned: dict[str, float] = field(default_factory=dict)  # node -> when an agent's word led to an event
     _told: Mapping[tuple[str, str], int] = field(default_factory=dict)  # of that, what the engine knows
 
     def poll(self, seen: Iterable[Node], held: Mapping[str, str], now: float) -> GpusChanged | None:
@@ -58,7 +61,11 @@ class GpusKnown:
     def says(self, node: str, user: str, count: int, now: float, reason: str = "") -> GpusChanged | None:
         """A user's agent says how many GPUs its pilot has; what that changes, None if nothing."""
         self._said[user, node] = count, now
-        return self._change(now, {}, reason)
+        if now - self._planned.get(node, -SAID_EVERY_S) < SAID_EVERY_S:
+            return None
+        if change := self._change(now, {}, reason):
+            self._planned[node] = now
+        return change
 
     def _change(self, now: float, changed: Mapping[str, int], reason: str) -> GpusChanged | None:
         """What the engine has not been told yet: only that, as there may be thousands of pilots."""

@@ -1,17 +1,22 @@
-"""Which pilots there should be: one wherever a trainer is to run, and none that nobody needs."""
+"""Keeps a pilot wherever a trainer is to run, and none that nobody needs.
+
+Where single GPUs are shared out and the site wants that (`share_nodes: no`), no two users ever have pilots on
+one node: a plan sees to it for trainers, but a pilot outlives its trainer, and takes a moment to be cleared
+away.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from bftrainer.background import Background
 from bftrainer.errors import SchedulerError
+from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Operation, Pilot
 from bftrainer.model.trainer import Trainer, TrainerSpec
-from bftrainer.nodes.apart import alone, in_the_way
-from bftrainer.nodes.background import Background
-from bftrainer.nodes.held import users_of
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.nodes.release import Release
 from bftrainer.nodes.state import NodesState
@@ -67,7 +72,8 @@ class Hold:
         """End the pilots that can go, and have the missing ones submitted."""
         self._state.tell_barred()
         wanted = self._wanted()
-        others = in_the_way(wanted, users_of(self._pilots.held)) if self._state.keeps_users_apart else {}
+        held = {name: pilot.user for name, pilot in self._pilots.records.pilots.items()}
+        others = in_the_way(wanted, held) if self._state.keeps_users_apart else {}
         self._release.drop(self._pilots.to_cancel({**others, **wanted}, self._workers.busy))
         if (
             self._state.operation is Operation.RUNNING
@@ -96,9 +102,34 @@ class Hold:
         """The pilots to submit now."""
         wanted = self._wanted()
         if self._state.keeps_users_apart:
-            wanted = alone(wanted, self._state.clearing.users | users_of(self._pilots.held))
+            wanted = alone(wanted, self._pilots.records.users)
         return self._pilots.to_submit(wanted)
 
     async def _submit(self, pilots: Sequence[Pilot]) -> None:
         refused = await self._pilots.order(pilots, self._state.hole_s)
         self._state.lose(refused, "no pilot can be had there")
+
+
+def alone(wanted: Mapping[str, str], there: Mapping[str, str]) -> dict[str, str]:
+    """What is `wanted` (GPU -> user), without the GPUs of nodes where pilots of others still are: `there` is
+    GPU -> user, too."""
+    users = _by_node(there)
+    return {gpu: user for gpu, user in wanted.items() if users[node_of(gpu)] <= {user}}
+
+
+def in_the_way(wanted: Mapping[str, str], there: Mapping[str, str]) -> dict[str, str]:
+    """The GPUs whose pilots `there` no trainer of their users wants, on nodes where another user's is to be;
+    with that user."""
+    users = _by_node(wanted)
+    return {
+        gpu: min(others)
+        for gpu, user in there.items()
+        if wanted.get(gpu) != user and (others := users[node_of(gpu)] - {user})
+    }
+
+
+def _by_node(gpus: Mapping[str, str]) -> defaultdict[str, set[str]]:
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for gpu, user in gpus.items():
+        found[node_of(gpu)].add(user)
+    return found

@@ -1,4 +1,4 @@
-"""How long main jobs wait, as polls show it, and whether nodes of ours can be the reason.
+"""Measures how long main jobs wait, as polls show it, and whether nodes of ours can be the reason.
 
 A job's wait begins when nothing but the scheduler and we keep it from starting: at its submission, or at the
 last poll at which it still waited for other jobs, a date or a limit. It is affected by us if nodes that we

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from bftrainer.background import Background
 from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Snapshot
 from bftrainer.model.main_jobs import MainStart
 from bftrainer.model.trainer import Points, Trainer, TrainerSpec
-from bftrainer.nodes.background import Background
-from bftrainer.nodes.claims import ClaimedNodes
-from bftrainer.nodes.held import landed
+from bftrainer.nodes.headroom.reserve import Reserve
 from bftrainer.nodes.hold import Hold
+from bftrainer.nodes.lifecycle import CancelPilots
+from bftrainer.nodes.losses import Losses
 from bftrainer.nodes.main_jobs import MainJobs
 from bftrainer.nodes.pilots import Pilots
+from bftrainer.nodes.pool import landed
 from bftrainer.nodes.release import Release
-from bftrainer.nodes.reserve import Reserve
 from bftrainer.nodes.state import NodesState, with_our_nodes_idle
+from bftrainer.nodes.vacate import ClaimedNodes
 from bftrainer.nodes.watch import Watch
 from bftrainer.ports import Clock, Emit, Link, Scheduler, Workers
 from bftrainer.settings.live import LiveSettings
@@ -27,7 +29,8 @@ class Nodes:
     """Puts the parts of this folder together; what each poll shows goes through `_take_in`.
 
     `state` is what is seen and ours, `reserve` what is left to main jobs. `watch` polls, `release` gives
-    nodes back, `hold` has pilots submitted; `background` is the work that they have under way.
+    nodes back, `losses` sees which are gone, `hold` has pilots submitted; `background` is the work that they
+    have under way.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class Nodes:
             emit=emit,
             telemetry=telemetry,
             take_in=self._take_in,
-            quiet=lambda: not pilots.held,
+            quiet=lambda: not pilots.records.pilots,
         )
         self.release = Release(
             settings=settings,
@@ -75,6 +78,10 @@ class Nodes:
             main_jobs=self.main_jobs,
             watch=self.watch,
             background=self.background,
+        )
+        self.losses = Losses(
+            *(settings, clock, scheduler, pilots, workers, telemetry),
+            *(self.state, self.watch, self.release, self.background),
         )
         self.hold = Hold(
             pilots=pilots,
@@ -95,9 +102,9 @@ class Nodes:
 
     def reload(self) -> None:
         """Settings have changed: act by them at once."""
-        own = self._settings.current
-        self._pilots.start_s, self._pilots.spare_s = own.pilot_start_s, own.spare_s
-        self._pilots.per_minute = own.submissions_per_minute
+        settings = self._settings.current
+        self._pilots.start_s, self._pilots.spare_s = settings.pilot_start_s, settings.spare_s
+        self._pilots.per_minute = settings.submissions_per_minute
         self.wake()
 
     def close(self) -> None:
@@ -106,35 +113,32 @@ class Nodes:
 
     async def _take_in(self, snapshot: Snapshot) -> bool:
         """Act on what a poll has shown. Returns whether the pool has changed."""
-        landed(self._pilots.held, snapshot.pilots, self._pilots.releasing, snapshot.time)
+        pilots, state = self._pilots, self.state
+        pilots.records = landed(pilots.records, snapshot)
         self._note_main_jobs(snapshot)
         claimed = await self.release.claimed(snapshot)
-        snapshot = with_our_nodes_idle(snapshot, self._pilots.held)
-        self.state.seen = snapshot.nodes
-        for kept in self.state.clearing.observe(snapshot):
-            reason = f"{kept.node} was not free {kept.since_s:.0f} s after its pilot was ended"
-            self._pilots.conduct.bar(kept.user, f"{reason}: something of this user stays there")
         # before any pilot is dropped below: that cancels it
-        strays = self._pilots.strays(snapshot.pilots, snapshot.time)
-        self.background.start(self._pilots.cancel(strays))
+        for effect in state.reconcile(snapshot):
+            if isinstance(effect, CancelPilots):
+                self.background.start(pilots.cancel(effect.pilots))
+        snapshot = with_our_nodes_idle(snapshot, pilots.records.pilots)
+        state.seen = snapshot.nodes
         gone = self.release.to_give_up(snapshot, claimed)
         spared = self.reserve.observe(snapshot, claimed, gone)
-        resting = self.release.handed.resting(snapshot.time, self._settings.current.rejoin_s)
-        change = self.state.observe(snapshot, gone, spared.nodes, resting)
-        if change is not None:
-            self.release.vacate(change.vacated, snapshot.claims)
-            self.release.drop(change.left - change.vacated)
-        self.release.lost(snapshot)
+        effects = state.observe(snapshot, gone, spared.nodes)
+        self.release.perform(effects, snapshot.claims)
+        self.losses.lost(snapshot)
         self.hold.wake()
         if spared.claims:  # main jobs that are there already do not wait for that
             await self.release.make_room(spared.claims)
-        return change is not None
+        return bool(effects)
 
     def _note_main_jobs(self, snapshot: Snapshot) -> None:
         """Note how long main jobs have waited that have started, and learn from it."""
         clearing = self.state.clearing
-        going = map(node_of, self._pilots.releasing.keys() | clearing.nodes)
-        whole = (node for node in self._pilots.held if node_of(node) == node)  # of single GPUs see MainJobs
+        records = self._pilots.records
+        going = map(node_of, records.releasing | records.clearing.keys())
+        whole = (node for node in records.pilots if node_of(node) == node)  # of single GPUs see MainJobs
         starts = self.main_jobs.observe(snapshot, frozenset((*going, *whole)), clearing.lead_s)
         self.reserve.learn(starts, snapshot)
         self._main_started(starts)

@@ -1,22 +1,22 @@
-"""How nodes are given back: at once where the main scheduler has taken them, at a step boundary of their
-trainers where it only could."""
+"""Gives nodes back: at once where the main scheduler has taken them, at a step boundary of their trainers
+where it only could."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import inf
 
+from bftrainer.background import Background
 from bftrainer.errors import SchedulerError
 from bftrainer.model.gpus import node_of
-from bftrainer.model.machine import Claim, Operation, Pilot, Snapshot
-from bftrainer.nodes.background import Background
-from bftrainer.nodes.claims import ClaimedNodes
-from bftrainer.nodes.handed import Handed
-from bftrainer.nodes.held import Held
+from bftrainer.model.machine import Claim, Operation, Snapshot
+from bftrainer.nodes import lifecycle
+from bftrainer.nodes.lifecycle import CancelPilots, Effect, ExitAgents, VacateNodes
 from bftrainer.nodes.main_jobs import MainJobs
-from bftrainer.nodes.pilots import GONE, Pilots
+from bftrainer.nodes.pilots import Pilots
 from bftrainer.nodes.state import NodesState
+from bftrainer.nodes.vacate import ClaimedNodes, spared
 from bftrainer.nodes.watch import Watch
 from bftrainer.ports import Clock, Link, Scheduler, Workers
 from bftrainer.settings.live import LiveSettings
@@ -53,8 +53,8 @@ class Release:
         self._link, self._workers, self._claimed = link, workers, claimed
         self._telemetry, self._state, self._watch, self._background = telemetry, state, watch, background
         self._main_jobs = main_jobs
-        self._asked: set[Pilot] = set()  # why they failed
-        self.handed = Handed()
+        self._counted: frozenset[str] = frozenset()  # what is accounted for since we chose nodes last
+        self._chosen_at = 0.0
 
     # which nodes must go
 
@@ -63,209 +63,132 @@ class Release:
         if not snapshot.claims:
             return frozenset()
         # the scheduler may still show nodes that we have begun to release
-        releasing = frozenset(self._pilots.releasing)
-        held = releasing.union(self._pilots.held)
+        records, now = self._pilots.records, self._clock.now()
         # one whose pilot ends meanwhile is given up all the same: no other pilot is to go there
-        now, since = self._clock.now(), _held_since(self._pilots)
-        chosen = await self._claimed.choose(snapshot.claims, held, releasing, since)
-        return self.handed.chosen(chosen, now, snapshot.claims, since)
+        held, since = records.releasing.union(records.pilots), self._held_since()
+        chosen = await self._claimed.choose(snapshot.claims, held, records.releasing, since)
+        return self._still_needed(chosen, now, snapshot.claims, since)
+
+    def _held_since(self) -> dict[str, float]:
+        records = self._pilots.records
+        return {name: records.nodes[name].answered for name in records.pilots}
+
+    def _still_needed(
+        self, nodes: frozenset[str], moment: float, claims: Sequence[Claim], since: Mapping[str, float]
+    ) -> frozenset[str]:
+        """Those of `nodes` that are still to be given back; they were chosen for these claims by what was
+        known at a `moment`, and the scheduler may have taken others meanwhile."""
+        self._counted, self._chosen_at = nodes, moment
+        return nodes - self._spared(nodes, claims, since)
+
+    def _spared(
+        self, nodes: Collection[str], claims: Sequence[Claim], since: Mapping[str, float]
+    ) -> set[str]:
+        """Those of `nodes` that need not be given back for these claims any more, as the scheduler has taken
+        others since we chose, each of which counts once. `since` says since when we hold nodes."""
+        taken = lifecycle.taken_since(self._pilots.records, self._chosen_at) - self._counted
+        self._counted |= taken
+        in_turn = sorted(nodes, key=lambda node: (since.get(node, inf), node))
+        return spared(in_turn, sorted(taken), claims)
 
     def to_give_up(self, snapshot: Snapshot, claimed: frozenset[str]) -> frozenset[str]:
         """The nodes that could be ours and must not: they are `claimed`, or will soon be the main
         scheduler's."""
-        own, pilots, state = self._settings.current, self._pilots, self._state
-        listed = {pilot.node for pilot in snapshot.pilots}
-        pilots.releasing = {
-            node: since
-            for node, since in pilots.releasing.items()
-            if node in listed and snapshot.time - since < own.pilot_start_s
-        }
+        settings, records, state = self._settings.current, self._pilots.records, self._state
         soon = snapshot.time + LEAD_S
-        ends = {node: held.pilot.ends for node, held in pilots.held.items()}
+        ends = {node: pilot.ends for node, pilot in records.pilots.items()}
         over = {node for node, end in ends.items() if end is not None and end < soon}
         leaves = soon + state.clearing.lead_s
         over |= {node.name for node in snapshot.nodes if node.until is not None and node.until < leaves}
-        over |= {node.name for node in snapshot.nodes if node_of(node.name) in own.excluded}
-        over |= own.excluded | pilots.conduct.nodes().keys() | pilots.releasing.keys()
+        over |= {node.name for node in snapshot.nodes if node_of(node.name) in settings.excluded}
+        over |= settings.excluded | self._pilots.quarantine.nodes().keys() | records.releasing
         if state.operation is Operation.PAUSED:
-            over |= state.nodes - pilots.held.keys()
+            over |= state.nodes - records.pilots.keys()
         elif state.operation is Operation.DRAINING:
             over |= {node for node in state.nodes if not self._workers.busy(node)}
         return claimed | over
-
-    def lost(self, snapshot: Snapshot) -> None:
-        """Give up nodes whose pilots are gone or never began. The scheduler may know why pilots failed whose
-        agents never came; the next poll does not wait for that."""
-        lost = self._pilots.lost(snapshot.pilots, snapshot.time)
-        unheard: dict[str, tuple[Held, str]] = {}
-        known: dict[str, tuple[str, str]] = {}
-        for node, reason in lost.items():
-            held = self._pilots.held[node]
-            if held.reported:
-                known[node] = reason, reason
-            elif held.pilot not in self._asked:
-                unheard[node] = held, reason
-        self._lose(known)
-        if unheard:
-            self._background.start(self._ask(unheard))
-
-    async def _ask(self, unheard: Mapping[str, tuple[Held, str]]) -> None:
-        """Ask the scheduler why pilots failed, and give up their nodes."""
-        pilots = [held.pilot for held, _ in unheard.values()]
-        self._asked.update(pilots)
-        failed: Mapping[Pilot, str] = {}
-        try:
-            failed = await self._scheduler.failures(pilots)
-        except SchedulerError as error:
-            self._telemetry.trouble("scheduler", error)
-        finally:
-            self._asked.difference_update(pilots)
-        self._lose(
-            {
-                node: (reason, failed.get(held.pilot, reason))
-                for node, (held, reason) in unheard.items()
-                if self._pilots.held.get(node) is held and not held.reported  # neither released, nor late
-            }
-        )
-
-    def _lose(self, lost: Mapping[str, tuple[str, str]]) -> None:
-        """Give up nodes that are held; of each, the reason that is told to all, and the one for admins."""
-        told: dict[str, list[str]] = defaultdict(list)
-        logged: dict[str, list[Pilot]] = defaultdict(list)
-        for node, (reason, why) in lost.items():
-            told[reason].append(node)
-            logged[why].append(self._pilots.held[node].pilot)
-            if why != GONE:
-                self._pilots.fails(node, why)
-                continue
-            self.handed.taken(node, self._clock.now())
-            if self._pilots.ends(node):  # though its node is idle: no main job took it
-                self._workers.agent_down(node, blame=True)
-        for why, pilots in logged.items():
-            self._telemetry.pilot("lost", pilots, why)
-        for reason, nodes in told.items():
-            self._state.lose(nodes, reason)
-        self.drop(lost)
 
     # giving them back
 
     def drop(self, nodes: Collection[str]) -> None:
         """End the pilots of nodes at once: the nodes are gone, or nobody needs the pilots. On those that stay
         in the pool another user's trainer may be about to start, which needs a pilot of its own."""
-        for node in nodes:
-            self._workers.agent_down(node, waiting=node not in self._state.nodes)
-            self._link.send(node, EXIT)
-        forgotten = [self._pilots.forget(node) for node in nodes]
-        pilots = [pilot for pilot in forgotten if pilot is not None]
-        if pilots and not self._state.closing:
-            self._state.clearing.begins(pilots, self._clock.now())
-            self._background.start(self._pilots.end(pilots))
+        self._pilots.records, effects = lifecycle.dropped(self._pilots.records, nodes, self._clock.now())
+        self.perform(effects, ())
 
-    def vacate(self, nodes: Collection[str], claims: Sequence[Claim]) -> None:
-        """End the pilots of nodes that have left the pool, for these claims if any, as soon as their workers
-        have left; those have `vacate_s` for it."""
-        now = self._clock.now()
-        self._pilots.releasing |= dict.fromkeys(nodes, now)
-        if claims:
-            self.handed.given(nodes, now)
-        if nodes:
-            self._background.start(self._vacate(nodes, claims))
+    def perform(self, effects: Iterable[Effect], claims: Sequence[Claim]) -> None:
+        """Carry out what follows from a poll or an order, for these claims if any."""
+        for effect in effects:
+            if isinstance(effect, VacateNodes) and effect.nodes:
+                self._background.start(self._vacate(effect.nodes, claims))
+            elif isinstance(effect, ExitAgents):
+                for node in sorted(effect.nodes):
+                    self._workers.agent_down(node, waiting=node not in self._state.nodes)
+                    self._link.send(node, EXIT)
+            elif isinstance(effect, CancelPilots) and effect.pilots and not self._state.closing:
+                self._background.start(self._pilots.end(effect.pilots))
 
     async def make_room(self, claims: Sequence[Claim]) -> None:
         """Give back nodes for main jobs that are yet to come: too few are idle."""
-        releasing = frozenset(self._pilots.releasing)
-        held = frozenset(self._pilots.held) & self._state.nodes - releasing
-        now, since = self._clock.now(), _held_since(self._pilots)
+        records, now, since = self._pilots.records, self._clock.now(), self._held_since()
+        held = self._state.nodes & records.pilots.keys() - records.releasing
         chosen = await self._claimed.choose(claims, held, frozenset(), since)
-        chosen = self.handed.chosen(chosen & self._state.nodes, now, claims, since)
+        chosen = self._still_needed(chosen & self._state.nodes, now, claims, since)
         self._state.lose(chosen, MAKES_ROOM, vacated=True)
-        self.vacate(chosen, claims)
+        self._pilots.records = lifecycle.released(
+            self._pilots.records, chosen, self._clock.now(), claimed=True
+        )
+        self.perform([VacateNodes(chosen)], claims)
 
     async def _vacate(self, nodes: Collection[str], claims: Sequence[Claim]) -> None:
+        """End the pilots of nodes that have left the pool as soon as their workers have left; those have
+        `vacate_s` for it."""
         began = self._clock.now()
+        pilots = {node: pilot for node, pilot in self._pilots.records.pilots.items() if node in nodes}
         going = set(nodes)
         try:
             await self._leave(going, claims, began)
         finally:  # whatever became of the workers: main jobs wait for these nodes
-            nodes = [node for node in nodes if node in going]
-            forgotten = [self._pilots.forget(node) for node in nodes]
-            pilots = [pilot for pilot in forgotten if pilot is not None]
-            self._state.clearing.begins(pilots, self._clock.now())
-            await self._pilots.end(pilots)
+            there = self._pilots.records.pilots
+            mine = [node for node in pilots if node in going and there.get(node) == pilots[node]]
+            self._pilots.records, cancel = lifecycle.ended(self._pilots.records, mine, self._clock.now())
+            await self._pilots.end(cancel.pilots)
         took_s = self._clock.now() - began
         jobs = list(dict.fromkeys(claim.job for claim in claims if claim.job))
         self._main_jobs.given_back(jobs, took_s)
-        self._telemetry.vacated(jobs, nodes, took_s)
+        self._telemetry.vacated(jobs, sorted(going), took_s)
         self._watch.wake()
 
     async def _leave(self, going: set[str], claims: Sequence[Claim], began: float) -> None:
-        """Wait until the workers of these nodes have left, within `vacate_s`; tell their agents to end. For
-        each other node that the scheduler takes for these claims meanwhile one is no longer `going`."""
-        left, since = set(going), _held_since(self._pilots)
+        """Wait until the workers of these nodes have left, within `vacate_s` (with a state to write, also
+        `vacate_write_s`); tell their agents to end. For each other node that the scheduler takes for these
+        claims meanwhile one is no longer `going`."""
+        left, since, told = set(going), self._held_since(), set[str]()
         while left:
-            left -= self.handed.taken_meanwhile()
-            for node in self.handed.spared(left, claims, since):
-                left.remove(node)
-                going.remove(node)
-                self._pilots.releasing.pop(node, None)
-                self.handed.kept(node)
-            late = self._clock.now() >= began + self._settings.current.vacate_s
-            for node in [n for n in left if late or not self._workers.busy(n)]:
-                self._link.send(node, EXIT)
-                self._workers.agent_down(node)
-                left.remove(node)
+            left -= lifecycle.taken_since(self._pilots.records, self._chosen_at)
+            stay = self._spared(left - told, claims, since)
+            left -= stay
+            going -= stay
+            self._pilots.records = lifecycle.spared(self._pilots.records, stay, self._clock.now())
+            own, took_s = self._settings.current, self._clock.now() - began
+            for node in [n for n in sorted(left) if took_s >= own.vacate_s or not self._workers.busy(n)]:
+                if node not in told:
+                    self._link.send(node, EXIT)
+                told.add(node)
+                writes = self._workers.busy(node) and self._pilots.connected(node)
+                if not writes or took_s >= own.vacate_s + own.vacate_write_s:
+                    self._workers.agent_down(node)
+                    left.remove(node)
             if left:
                 await asyncio.sleep(0.01)
-
-    # what agents do
-
-    def agent_leaves(self, node: str) -> None:
-        """An agent says that its pilot has been told to end: its workers can still leave in order."""
-        self._pilots.ends(node)
-        self._state.lose([node], "its pilot was told to end", vacated=True)
-        self._pilots.releasing[node] = self._clock.now()
-        self.handed.taken(node, self._clock.now())
-        self._pilots.forget(node)
-
-    def agent_down(self, node: str) -> None:
-        """An agent's connection is gone."""
-        if node in self._pilots.held:
-            self._background.start(self._after_loss(node, self._pilots.held[node]))
-        else:  # as was to be expected
-            self._workers.agent_down(node, waiting=node not in self._state.nodes)
-
-    def misbehaves(self, node: str, reason: str) -> None:
-        """An agent does what no agent of ours does: its pilot ends, and its node is left alone a while."""
-        self._pilots.fails(node, reason)
-        self._state.lose([node], reason)
-        self.drop([node])
-
-    async def _after_loss(self, node: str, held: Held) -> None:
-        """Find out what happened to an agent whose connection is gone. Usually its pilot is gone too, which
-        takes a moment to show. If the pilot lives on, only the connection broke, and the agent has
-        `reconnect_s` to come back."""
-        deadline = self._clock.now() + self._settings.current.reconnect_s
-        wait_s = POLL_AGAIN_S
-        while not self._state.closing and self._clock.now() < deadline:
-            if self._pilots.connected(node) or self._pilots.held.get(node) is not held:
-                return
-            try:
-                await self._watch.fresh_poll()
-            except SchedulerError as error:
-                self._telemetry.trouble("scheduler", error, node=node)
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, MAX_POLL_AGAIN_S)
-        if not self._pilots.connected(node) and self._pilots.held.get(node) is held:
-            self._pilots.ends(node)
-            self._state.lose([node], "its agent is gone")
-            self.drop([node])
 
     async def close(self, deadline: float) -> None:
         """End all pilots, and wait until the scheduler lists none, until `deadline`."""
         self._state.closing = True
-        for node in tuple(self._pilots.held):
+        nodes = tuple(self._pilots.records.pilots)
+        for node in nodes:
             self._link.send(node, EXIT)
-            self._pilots.forget(node)
+        self._pilots.records, _ = lifecycle.ended(self._pilots.records, nodes, self._clock.now())
         wait_s = POLL_AGAIN_S
         while self._clock.now() < deadline:
             try:
@@ -279,7 +202,3 @@ class Release:
                 await self._pilots.cancel(left)
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, MAX_POLL_AGAIN_S)
-
-
-def _held_since(pilots: Pilots) -> dict[str, float]:
-    return {node: held.since for node, held in pilots.held.items()}

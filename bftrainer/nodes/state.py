@@ -1,19 +1,19 @@
-"""What the scheduler showed of the nodes, which of them are in the pool, and why others are not."""
+"""The nodes as the rest of the daemon knows them: those of the pool, and why others are not in it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from bftrainer.model.events import MachineChanged, NodesChanged, UsersBarred
 from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Node, NodeState, Operation, Snapshot
 from bftrainer.model.policy import EngineSettings, Share, ShareNodes
-from bftrainer.nodes import pool
-from bftrainer.nodes.clearing import Clearing
+from bftrainer.nodes import lifecycle, pool
+from bftrainer.nodes.clearing import ClearingTimes
 from bftrainer.nodes.gpus import GpusKnown
-from bftrainer.nodes.held import users_of
+from bftrainer.nodes.lifecycle import Effect, NodePhase, Records
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.ports import Clock, Emit
 from bftrainer.settings.live import LiveSettings
@@ -35,11 +35,9 @@ class NodesState:
 
     def __init__(self, settings: LiveSettings, clock: Clock, emit: Emit, pilots: Pilots) -> None:
         self._settings, self._clock, self._emit, self._pilots = settings, clock, emit, pilots
-        self._pool = pool.Pool()
         self.seen: tuple[Node, ...] = ()
-        self.clearing = Clearing()
+        self.clearing = ClearingTimes()
         self._kept: frozenset[str] = frozenset()  # for main jobs that are yet to come
-        self._resting: frozenset[str] = frozenset()
         self.gpus = GpusKnown()
         self._counted: Counter[tuple[str, int]] | None = None  # what the engine has been told
         self._barred: Mapping[str, str] = {}  # likewise
@@ -50,7 +48,12 @@ class NodesState:
     @property
     def nodes(self) -> frozenset[str]:
         """The nodes of the pool."""
-        return self._pool.nodes
+        return self.records.pool
+
+    @property
+    def records(self) -> Records:
+        """The records of all nodes."""
+        return self._pilots.records
 
     @property
     def keeps_users_apart(self) -> bool:
@@ -60,33 +63,40 @@ class NodesState:
 
     def begin(self, present: frozenset[str]) -> None:
         """Begin with these nodes in the pool; the engine has been told of them."""
-        self._pool = pool.Pool(nodes=present)
+        self._pilots.records = lifecycle.begun(self.records, present, self._clock.now())
+
+    def reconcile(self, snapshot: Snapshot) -> tuple[Effect, ...]:
+        """Reconcile the records with the pilots that a poll lists; a user that keeps nodes is barred."""
+        self._pilots.records, effects = pool.reconciled(self.records, snapshot)
+        for kept in self.clearing.observe(self.records, effects, snapshot.time):
+            reason = f"{kept.node} was not free {kept.since_s:.0f} s after its pilot was ended"
+            self._pilots.quarantine.bar(kept.user, f"{reason}: something of this user stays there")
+        return effects
 
     def observe(
-        self,
-        snapshot: Snapshot,
-        given_up: frozenset[str],
-        kept: frozenset[str] = frozenset(),
-        resting: frozenset[str] = frozenset(),
-    ) -> NodesChanged | None:
-        """Take a poll in; nodes of `given_up` and those `kept` for main jobs leave the pool or do not join;
-        those that are `resting` do not join. Emits and returns the change."""
-        self._kept, self._resting = kept, resting - self.nodes
-        own = self._settings.current
-        self._count(own.engine)
-        if (gpus := self.gpus.poll(snapshot.nodes, users_of(self._pilots.held), snapshot.time)) is not None:
+        self, snapshot: Snapshot, given_up: frozenset[str], kept: frozenset[str] = frozenset()
+    ) -> tuple[Effect, ...]:
+        """Take a poll in; nodes of `given_up` and those `kept` for main jobs leave the pool or do not join.
+        Emits the change, and returns what else follows from it."""
+        self._kept = kept
+        settings = self._settings.current
+        self._count(settings.engine)
+        users = {name: pilot.user for name, pilot in self.records.pilots.items()}
+        if (gpus := self.gpus.poll(snapshot.nodes, users, snapshot.time)) is not None:
             self._emit(gpus)
-        self._pool, change = pool.observe(
-            self._pool,
-            snapshot,
-            own.debounce_s,
-            min_hole_s=own.min_hole_s,
+        terms = pool.Terms(
+            debounce_s=settings.debounce_s,
+            min_hole_s=settings.min_hole_s,
+            rejoin_s=settings.rejoin_s,
             closed=self.operation is not Operation.RUNNING,
-            given_up=given_up | kept | self._resting,
+            given_up=given_up | kept,
+            barred=self._pilots.quarantine.nodes(),
         )
-        if change is not None:
-            self._emit(change)
-        return change
+        self._pilots.records, effects = pool.polled(self.records, snapshot, terms)
+        for effect in effects:
+            if isinstance(effect, NodesChanged):
+                self._emit(effect)
+        return effects
 
     def _count(self, own: EngineSettings) -> None:
         """Tell the engine how many nodes there are, if that has changed."""
@@ -107,19 +117,21 @@ class NodesState:
 
     def tell_barred(self) -> None:
         """Tell the engine which users get no pilots for a while, and where, if others do than before."""
-        conduct = self._pilots.conduct
-        barred, kept_off = conduct.barred(), conduct.kept_off()
+        quarantine = self._pilots.quarantine
+        barred, kept_off = quarantine.barred(), quarantine.kept_off()
         if barred.keys() != self._barred.keys() or kept_off != self._kept_off:
             self._barred, self._kept_off = barred, kept_off
             self._emit(UsersBarred(time=self._clock.now(), users=barred, nodes=kept_off))
 
-    def lose(self, nodes: Collection[str], reason: str, *, vacated: bool = False) -> None:
+    def lose(self, nodes: Iterable[str], reason: str, *, vacated: bool = False) -> None:
         """Nodes leave the pool before a poll shows it, in one event; `vacated`: their agents are still
         there."""
-        self._pool, change = pool.lose(self._pool, nodes, self._clock.now(), reason, vacated=vacated)
-        if change is not None:
-            self._emit(change)
-        self.tell_barred()  # before the nodes can join again
+        self.tell_barred()  # first: else trainers that get no pilots would get nodes of others for these
+        now = self._clock.now()
+        self._pilots.records, gone = lifecycle.left(self.records, nodes, now)
+        if gone:
+            told = gone if vacated else frozenset[str]()
+            self._emit(NodesChanged(time=now, left=gone, vacated=told, reason=reason))
 
     def hole_s(self, node: str) -> float | None:
         """For how long a pilot may be on a node: until its hole is expected to end, less the time that the
@@ -130,7 +142,7 @@ class NodesState:
     def reasons(self, *, details: bool = False) -> dict[str, str]:
         """Node of the last poll -> what keeps it out of the pool, empty where nothing does. With `details`,
         which may name users, it is for admins only."""
-        refused, excluded = self._pilots.conduct.nodes(), self._settings.current.excluded
+        refused, excluded = self._pilots.quarantine.nodes(), self._settings.current.excluded
         return {node.name: self._why_not(node, excluded, refused, details) for node in self.seen}
 
     def _why_not(
@@ -145,8 +157,13 @@ class NodesState:
         if node.until is not None and node.until - self._clock.now() < self._settings.current.min_hole_s:
             return "its hole ends soon"
         if node.name not in refused:
-            return KEPT if node.name in self._kept else RESTS if node.name in self._resting else ""
+            return KEPT if node.name in self._kept else RESTS if self._rests(node.name) else ""
         return f"no pilot for a while: {refused[node.name]}" if details else "its pilots were refused"
+
+    def _rests(self, node: str) -> bool:
+        """Whether a node went to main jobs a moment ago; one that is idle since a moment is not meant."""
+        one = self.records.nodes.get(node)
+        return one is not None and one.phase is NodePhase.RESTING and one.handed is not None
 
 
 def with_our_nodes_idle(snapshot: Snapshot, held: Collection[str]) -> Snapshot:

@@ -1,13 +1,18 @@
-"""Which of our nodes to give up for jobs of the main scheduler that could start on them. Pure.
+"""Chooses which of our nodes to give up for jobs of the main scheduler that could start on them.
 
 The price of a node is the speed that its trainer loses without it; nodes that train nothing yet cost nothing.
-So the main jobs get all that they need, at once, and trainers lose as little as that allows. Where a trainer
-loses speed in steps, as some numbers of nodes are of no use to it, all nodes of a claim are chosen together.
+So the main jobs get all that they need, at once, and trainers lose as little as that allows.
+
+A trainer that allows some sizes only, or needs several nodes, loses speed in steps: two of its nodes may cost
+less than one each of two others. So all nodes of a claim are chosen together there. Choosing is pure;
+`ClaimedNodes` does it in a thread of its own, as thousands of claims may come at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import groupby
 from math import inf
@@ -17,7 +22,6 @@ import numpy.typing as npt
 
 from bftrainer.model.machine import Claim
 from bftrainer.model.trainer import Points, Trainer
-from bftrainer.nodes.steps import Floats, is_stepped, shares
 from bftrainer.performance import curve
 
 GOING, UNUSED = -2e300, -1e300
@@ -192,3 +196,77 @@ class _Market:
 
     def _numbers(self, nodes: Iterable[str]) -> Iterator[int]:
         return (self._number[node] for node in nodes if node in self._number)
+
+
+Floats = npt.NDArray[np.float64]
+
+SAME = 1e-9
+"""Speeds that differ by no more than this part of the largest count as the same."""
+
+
+def is_stepped(worth: Floats) -> bool:
+    """Whether a node may cost more than the next one of its trainer, which is worth[n] on n nodes."""
+    gains = np.diff(worth)
+    return bool((np.diff(gains) > SAME * max(worth.max(), 1e-300)).any())
+
+
+def shares(steps: Sequence[Floats], rest: Floats, count: int) -> list[int]:
+    """How many nodes each trainer gives, so that `count` nodes cost as little as they can together with those
+    of the rest.
+
+    `steps` has what 0, 1, ... nodes of each trainer cost, and `rest` what so many of the rest cost.
+    """
+    best = np.full(count + 1, np.inf)
+    best[0] = 0.0
+    given: list[npt.NDArray[np.intp]] = []
+    for costs in steps:
+        after, taken = best.copy(), np.zeros(count + 1, dtype=np.intp)
+        for k in range(1, min(len(costs) - 1, count) + 1):
+            with_k = best[: count + 1 - k] + costs[k]
+            better = with_k < after[k:]
+            after[k:][better], taken[k:][better] = with_k[better], k
+        best = after
+        given.append(taken)
+    others = np.full(count + 1, np.inf)
+    most = min(len(rest) - 1, count)
+    others[: most + 1] = rest[: most + 1]
+    left = int((best + others[::-1]).argmin())
+    found = []
+    for taken in reversed(given):
+        found.append(int(taken[left]))
+        left -= found[-1]
+    return found[::-1]
+
+
+class ClaimedNodes:
+    """`trainers` are those that may hold nodes; `curves` estimates the samples/s by nodes of trainers, in our
+    thread."""
+
+    def __init__(
+        self,
+        trainers: Callable[[], Sequence[Trainer]],
+        curves: Callable[[Sequence[Trainer]], Mapping[int, Points]],
+    ) -> None:
+        self._trainers, self._curves = trainers, curves
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="claims")
+        self._thread.submit(int)  # it begins now: later the machine may have no thread for us
+
+    async def choose(
+        self,
+        claims: Sequence[Claim],
+        held: frozenset[str],
+        releasing: frozenset[str],
+        since: Mapping[str, float],
+    ) -> frozenset[str]:
+        """See `choose`. The event loop goes on meanwhile, so that what is held may have changed."""
+        active = self._trainers()
+
+        def chosen() -> frozenset[str]:
+            trainers = tuple(trainer for trainer in active if trainer.nodes)
+            return choose(claims, held, trainers, self._curves(trainers), releasing, since)
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, chosen)
+
+    def close(self) -> None:
+        """Let go of the thread; what waits for it is given up."""
+        self._thread.shutdown(wait=False, cancel_futures=True)

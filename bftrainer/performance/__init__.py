@@ -1,1 +1,1 @@
-"""How fast a trainer is on n nodes, and what rescaling it costs: from spec and observations. Pure."""
+"""The speed of a trainer on n nodes, and its rescale costs: from spec and observations. Pure."""

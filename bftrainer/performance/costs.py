@@ -1,4 +1,4 @@
-"""What rescaling costs, from measurements. Pure."""
+"""Rescale costs, from measurements. Pure."""
 
 from __future__ import annotations
 

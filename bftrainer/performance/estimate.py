@@ -8,11 +8,13 @@ see `fit`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from statistics import median
 
 from bftrainer.model.events import Measured
+from bftrainer.model.sizes import EVERY_SIZE, AllowedSizes
 from bftrainer.model.trainer import (
     ASSUMED_COSTS,
     Observations,
@@ -22,8 +24,8 @@ from bftrainer.model.trainer import (
     Trainer,
     TrainerSpec,
 )
-from bftrainer.performance import costs, fit, observe, profiling
-from bftrainer.performance.fit import Estimate
+from bftrainer.performance import costs, curve, fit, observe
+from bftrainer.performance.fit import Estimate, Levels
 
 Estimates = Mapping[str | None, Estimate]
 """What is estimated of one trainer by node class; None are all classes without a curve of their own."""
@@ -35,6 +37,27 @@ MOST_PROGRAMS = 256
 """So many programs of each user are remembered."""
 MOST_HALVINGS = 32
 """So often halved, any number of nodes is none."""
+GAIN = 1.25
+"""If a doubling of nodes speeds a trainer up by less than this factor, larger sizes are not profiled."""
+
+
+def next_profiling_size(
+    seen: Levels, n_min: int, n_max: int, steps: int, sizes: AllowedSizes = EVERY_SIZE
+) -> int | None:
+    """The next size on which a new program is measured: n_min, twice that, ..., `steps` sizes in all. Of
+    `sizes`, it is the one next to twice the size before.
+
+    None if all are measured, or if the last doubling gained so little that larger sizes would not pay.
+    """
+    rates = {n: rate for n, rate, _ in seen}
+    before, last, n = n_min // 4, n_min // 2, n_min
+    for _ in range(steps):
+        if not 0 < n <= n_max or rates.get(last, math.inf) < GAIN * rates.get(before, 0.0):
+            return None
+        if n not in rates:
+            return n
+        before, last, n = last, n, sizes.doubled(n)
+    return None
 
 
 def with_measurement(
@@ -91,6 +114,49 @@ def estimates_of(trainers: tuple[Trainer, ...], programs: SharedObservations) ->
     given = all(t.spec.scalability is Scalability.GIVEN for t in trainers)
     typical = 1.0 if given else typical_speed(trainers, programs)
     return tuple(estimates(t, programs, typical) for t in trainers)
+
+
+def competing(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tuple[Estimates, ...]:
+    """The estimates with which trainers compete for nodes, in order: those of `estimates_of`, but a trainer
+    that was measured counts as no slower than it would if it had not been, where one competes that was not.
+
+    Else it would lose its nodes by being measured, to trainers of which nothing worse is known, and its place
+    in the queue would mean nothing: a first window is often slow, and half of all are below the median.
+    """
+    found = estimates_of(trainers, programs)
+    auto = [t for t in trainers if t.spec.scalability is Scalability.AUTO]
+    unmeasured = [t for t in auto if not observe.sizes(t.observed)]
+    if not unmeasured or len(unmeasured) == len(trainers):
+        return found
+    peers = {t.spec.program for t in unmeasured}
+    unknown = any(
+        not t.spec.curve and not observe.sizes(programs.get(t.spec.program, NOTHING)) for t in unmeasured
+    )
+    typical = typical_speed(trainers, programs)
+    return tuple(
+        _no_slower(t, own, programs, typical, like=t.spec.program in peers, unknown=unknown)
+        if t.spec.scalability is Scalability.AUTO and observe.sizes(t.observed)
+        else own
+        for t, own in zip(trainers, found, strict=True)
+    )
+
+
+def _no_slower(
+    t: Trainer, own: Estimates, programs: SharedObservations, typical: float, *, like: bool, unknown: bool
+) -> Estimates:
+    """The estimates of a trainer as if it were as fast as it would count unmeasured, if it is slower: beside
+    one that is `like` it, and beside one of which nothing is known (`unknown`)."""
+    now = curve.rate(own[None].points, 1)
+    floor = typical if unknown else 0.0
+    if like:
+        before = estimates(replace(t, observed=NOTHING), programs, typical)
+        floor = max(floor, curve.rate(before[None].points, 1))
+    if not 0 < now < floor:
+        return own
+    return {
+        name: replace(found, points=tuple((n, rate * floor / now) for n, rate in found.points))
+        for name, found in own.items()
+    }
 
 
 def typical_speed(trainers: Iterable[Trainer], programs: SharedObservations) -> float:
@@ -154,7 +220,7 @@ def limits(
     spec, held = t.spec, len(t.nodes)
     if profile_sizes and spec.scalability is Scalability.AUTO and spec.curve is None:
         here = fit.levels(observe.sizes(programs.get(spec.program, NOTHING)))
-        size = profiling.next_profiling_size(here, spec.n_min, spec.n_max, profile_sizes, spec.sizes)
+        size = next_profiling_size(here, spec.n_min, spec.n_max, profile_sizes, spec.sizes)
         if size is not None:
             return (size if held == size else spec.n_min), _put_off(t, max(held, size), now)
     return spec.n_min, _put_off(t, max(held, *(estimate.n_max for estimate in estimates.values())), now)

@@ -1,4 +1,4 @@
-"""What speed is expected of a trainer on each size, and how sure that is, for users. Pure."""
+"""The expected speed of a trainer on each size and its standard error, for users. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bftrainer.performance.fit import fit, levels, prior_rates
 from bftrainer.performance.observe import Sizes
 
 
-class Source(StrEnum):
+class EstimateSource(StrEnum):
     """Where an estimate comes from."""
 
     OBSERVED = "observed"  # windows on this size
@@ -32,7 +32,7 @@ class SizeEstimate:
     rate: float
     error: float | None
     windows: int
-    source: Source
+    source: EstimateSource
 
 
 def size_estimates(
@@ -51,7 +51,9 @@ def size_estimates(
         size = sizes.doubled(size)
     nodes = np.array(sorted(at))
     if not seen:
-        source, points = (Source.GIVEN, prior) if prior else (Source.ASSUMED, curve.linear(typical, n_max))
+        source, points = (
+            (EstimateSource.GIVEN, prior) if prior else (EstimateSource.ASSUMED, curve.linear(typical, n_max))
+        )
         rates = prior_rates(points, nodes)
         return tuple(
             SizeEstimate(n, rate, None, 0, source)
@@ -59,7 +61,13 @@ def size_estimates(
         )
     found = fit(levels(seen), prior, n_max)
     return tuple(
-        SizeEstimate(n, rate, error_, counts.get(n, 0), Source.OBSERVED if n in counts else Source.PREDICTED)
+        SizeEstimate(
+            n,
+            rate,
+            error_,
+            counts.get(n, 0),
+            EstimateSource.OBSERVED if n in counts else EstimateSource.PREDICTED,
+        )
         for n, rate, error_ in zip(
             nodes.tolist(), found.rate(nodes).tolist(), found.error(nodes).tolist(), strict=True
         )

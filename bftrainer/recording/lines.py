@@ -1,4 +1,4 @@
-"""What is written of one poll: a line of the format `traces.formats.snapshots`. Pure.
+"""Writes one poll as a line of the format `traces.formats.snapshots`. Pure.
 
 No names of users or jobs are in it: of jobs it says how many wait, and which nodes are in use.
 """
@@ -22,7 +22,7 @@ OF_JOB = re.compile(r"(claimed by job|job)\b.*")
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class RecordedMachine:
     """A machine as a snapshot tells of it, nodes as lists with ranges. Its totals change more often than its
     nodes: two that differ in these alone are equal."""
 
@@ -37,7 +37,7 @@ def header(scheduler: str, version: str, poll_s: float) -> str:
     return _line({MARK: VERSION, "scheduler": scheduler, "version": version, "poll_s": poll_s})
 
 
-def machine(snapshot: Snapshot) -> Machine:
+def machine(snapshot: Snapshot) -> RecordedMachine:
     """What a snapshot says of the nodes."""
     idle = [node.name for node in snapshot.nodes if node.state is NodeState.IDLE]
     busy: dict[str, list[str]] = defaultdict(list)
@@ -47,7 +47,7 @@ def machine(snapshot: Snapshot) -> Machine:
             busy[_reason(node.why)].append(node.name)
         elif node.until is not None:
             until[node.until].append(node.name)
-    return Machine(
+    return RecordedMachine(
         folded(idle),
         {why: folded(busy[why]) for why in sorted(busy)},
         tuple((_iso(at), folded(until[at])) for at in sorted(until)),
@@ -55,7 +55,7 @@ def machine(snapshot: Snapshot) -> Machine:
     )
 
 
-def line(snapshot: Snapshot, found: Machine, before: Machine | None) -> str:
+def line(snapshot: Snapshot, found: RecordedMachine, before: RecordedMachine | None) -> str:
     """The line of a snapshot, whose machine was the one `before` at the last one (None: there is none)."""
     told: dict[str, Any] = {"time": _iso(snapshot.time)}
     if found == before:

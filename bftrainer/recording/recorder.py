@@ -13,14 +13,14 @@ from bftrainer.errors import BftrainerError, SchedulerError
 from bftrainer.model.machine import Snapshot
 from bftrainer.ports import Clock
 from bftrainer.recording import lines
-from bftrainer.recording.lines import Machine
+from bftrainer.recording.lines import RecordedMachine
 from bftrainer.recording.series import Series
 
 LONGEST_S = 300.0
 """A batch system that does not answer is asked at least so often."""
 
 
-class Observer(Protocol):
+class WatchedScheduler(Protocol):
     """What of `ports.Scheduler` a recorder needs: it only looks."""
 
     async def poll(self) -> Snapshot:
@@ -42,13 +42,13 @@ class Counts:
     unwritten: int = 0
 
 
-class Recorder:
+class SiteRecorder:
     """Polls `scheduler` every `poll_s` seconds and writes to `series`. `header` begins each file; `say` tells
     the operator when something begins to fail, and when it works again."""
 
     def __init__(
         self,
-        scheduler: Observer,
+        scheduler: WatchedScheduler,
         series: Series,
         clock: Clock,
         *,
@@ -58,7 +58,7 @@ class Recorder:
     ) -> None:
         self._scheduler, self._series, self._clock = scheduler, series, clock
         self._header, self._poll_s, self._say = header, poll_s, say
-        self._before: Machine | None = None  # as the last line of the present file has it
+        self._before: RecordedMachine | None = None  # as the last line of the present file has it
         self._troubles: dict[str, str] = {}
         self.counts = Counts()
 
@@ -113,7 +113,7 @@ class Recorder:
         return True
 
     async def _record(self, snapshot: Snapshot) -> None:
-        found: Machine | None = None
+        found: RecordedMachine | None = None
 
         def told() -> Sequence[str]:
             nonlocal found

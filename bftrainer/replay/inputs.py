@@ -1,4 +1,4 @@
-"""What a scenario names, read from its files: the log's span, and what happens to the chosen nodes in it."""
+"""Reads the files that a scenario names: the log's span, and the events of the chosen nodes in it."""
 
 from __future__ import annotations
 

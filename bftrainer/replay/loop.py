@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import time as wall
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 
@@ -15,7 +16,6 @@ from bftrainer.model.events import Event, Measured, NodesChanged, TrainerEnded, 
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Plan, Problem
 from bftrainer.ports import Clock, Emit
-from bftrainer.replay.clock import VirtualClock
 from bftrainer.replay.tally import Decision, Result, Tally, changed
 from bftrainer.replay.trainers.launcher import SimulatedLauncher
 from bftrainer.replay.workload import Submission
@@ -24,6 +24,21 @@ Progress = Callable[[float], None]
 """Called with the virtual time now and then."""
 Simulate = Callable[[Emit, Clock], SimulatedLauncher]
 """Makes the launcher, which emits its events to the first argument."""
+
+
+@dataclass(slots=True)
+class VirtualClock:
+    """Implements `ports.Clock`: stands still until its `time` (Unix seconds) is set."""
+
+    time: float
+
+    def now(self) -> float:
+        """The virtual time (Unix seconds)."""
+        return self.time
+
+    def behind_s(self) -> float:
+        """See `ports.Clock.behind_s`: there is no other clock."""
+        return 0.0
 
 
 class Observer(Protocol):

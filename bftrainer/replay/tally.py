@@ -1,4 +1,4 @@
-"""What is counted while a replay runs, and what it leaves behind."""
+"""Counts events while a replay runs, and sums them up at its end."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ from bftrainer.model.trainer import ASSUMED_COSTS, Cost, Points, RescaleCosts, S
 from bftrainer.performance import curve
 from bftrainer.spec.located_yaml import SPECS, SpecError
 from bftrainer.spec.parse import parse_many
-from bftrainer.traces.intervals import UNREADABLE, LogError, lines_of, open_text
+from bftrainer.traces.intervals import UNREADABLE, LogError
+from bftrainer.traces.packed import lines_of, open_text
 
 MOST_ROWS = 1_000_000
 """A table has no more; a packed one of a few kB may have any number."""
@@ -95,10 +96,10 @@ def read(path: Path, curves: Path | None, model: str | None = None) -> list[Subm
         if model is not None:
             raise WorkloadError(f"{path}: trainer specs have their own curves; leave model={model} out")
         return _read_specs(path)
-    rows = _rows(path, JOB_COLUMNS, "a job table")
+    table = rows(path, JOB_COLUMNS, "a job table")
     found = [
         _submission(path, number, row if model is None else {**row, "model": model}, known)
-        for number, row in rows
+        for number, row in table
     ]
     return sorted(found, key=lambda submission: submission.time)
 
@@ -110,7 +111,7 @@ def read_curves(path: Path) -> dict[str, Points]:
         WorkloadError: unreadable, or not such a table.
     """
     points: dict[str, list[tuple[int, float]]] = {}
-    for number, row in _rows(path, CURVE_COLUMNS, "a table of curves"):
+    for number, row in rows(path, CURVE_COLUMNS, "a table of curves"):
         try:
             n, rate = int(row["nodes"]), float(row["images_per_s"])
         except ValueError:
@@ -192,7 +193,7 @@ def in_nodes(spec: TrainerSpec, gpus_per_node: int) -> TrainerSpec:
     return replace(spec, gpus=False, n_min=n_min, n_max=n_max, curve=curve.make(rates), across=None)
 
 
-def _rows(path: Path, columns: tuple[str, ...], what: str) -> list[tuple[int, dict[str, str]]]:
+def rows(path: Path, columns: tuple[str, ...], what: str) -> list[tuple[int, dict[str, str]]]:
     """The rows of a CSV with their line numbers. Raises `WorkloadError` if it lacks one of `columns`."""
     try:
         with open_text(path) as file:

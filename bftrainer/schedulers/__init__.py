@@ -1,1 +1,1 @@
-"""What a batch system shows and does: one module per scheduler, one contract for all."""
+"""Adapters to batch systems: one module per scheduler, one contract for all."""

@@ -6,7 +6,7 @@ rungs of successive halving.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bftrainer.search.study import Stopping, StoppingKind, StudySpec
 
@@ -38,9 +38,16 @@ def brackets(spec: StudySpec) -> tuple[Bracket, ...]:
     if own.kind not in RUNGS:
         return (Bracket(first=0, trials=spec.trials, budgets=(spec.budget,), eta=1),)
     budgets = _budgets(own, spec.budget)
-    if own.kind is not StoppingKind.HYPERBAND:
+    if own.kind is StoppingKind.ASHA:
         return (Bracket(first=0, trials=spec.trials, budgets=budgets, eta=own.eta),)
-    return _hyperband(spec.trials, budgets, own.eta)
+    found, first = [], 0
+    for trials in (spec.trials - sum(spec.added), *spec.added):  # what is added competes with each other
+        if own.kind is StoppingKind.HALVING:
+            found.append(Bracket(first=first, trials=trials, budgets=budgets, eta=own.eta))
+        else:
+            found += [replace(b, first=first + b.first) for b in _hyperband(trials, budgets, own.eta)]
+        first += trials
+    return tuple(found)
 
 
 def bracket_of(found: tuple[Bracket, ...], trial: int) -> Bracket:

@@ -10,38 +10,70 @@ from dataclasses import replace
 from functools import singledispatch
 from math import isfinite
 
+from bftrainer.errors import BftrainerError
 from bftrainer.model.trainer import TrainerStatus
+from bftrainer.search.brackets import brackets
 from bftrainer.search.events import (
     Action,
+    Add,
     Ask,
     Asked,
     Begun,
     Cancel,
-    Ended,
     Event,
     Over,
-    Pause,
+    PauseStudy,
     Prioritise,
     Refused,
     Reported,
-    Resume,
-    Room,
-    Start,
+    ResumeStudy,
     Started,
-    Stop,
+    StartTrial,
+    StopTrial,
     Tell,
+    TrialEnded,
+    TrialSlots,
+    Unmeasured,
 )
-from bftrainer.search.stopping import falls_behind, hopeless, in_doubt, promote
-from bftrainer.search.trial import Result, Study, StudyStatus, Trial, TrialStatus
+from bftrainer.search.stopping import (
+    at_target,
+    falls_behind,
+    flat,
+    hopeless,
+    in_doubt,
+    promote,
+    recorded,
+    reporting,
+    told,
+)
+from bftrainer.search.trial import RungResult, Study, StudyStatus, Trial, TrialStatus
 
 Step = tuple[Study, tuple[Action, ...]]
 
 
+class OrderRefusedError(BftrainerError):
+    """A user's order does not fit the study as it is by now; nothing has changed."""
+
+
+def check_room(study: Study, trials: int, points: int) -> None:
+    """Raise `OrderRefusedError` if a study with so many trials more has no room for so many points more."""
+    room = study.spec.trials + trials - len(study.trials) - study.asked - study.untried
+    if points > room:
+        raise OrderRefusedError(
+            f"{points:,} points, {max(0, room):,} trials to begin; give fewer points, or add trials: "
+            "--trials N"
+        )
+
+
 def step(study: Study, event: Event, now: float) -> Step:
-    """What an event leads to: the study after it, and what is to be done, in order."""
+    """What an event leads to: the study after it, and what is to be done, in order.
+
+    Raises:
+        OrderRefusedError: a user's order does not fit the study.
+    """
     taken, actions = take(event, study)
-    if isinstance(event, Reported | Started) and not actions:  # the most frequent ones move no trial
-        return taken, ()
+    if isinstance(event, Reported | Started) and not actions and not taken.status.final:
+        return taken, ()  # the most frequent ones move no trial
     if taken.status is StudyStatus.RUNNING and (why := hopeless(taken)):
         taken, more = _give_up(taken, StudyStatus.ENDED, why)
         actions = (*actions, *more)
@@ -49,7 +81,20 @@ def step(study: Study, event: Event, now: float) -> Step:
         taken = promote(taken)
         taken, more = _start(taken)
         actions = (*actions, *more)
-    return _end(taken, now), actions
+    return _end(_timed(study, taken, now), now), actions
+
+
+def _timed(before: Study, after: Study, now: float) -> Study:
+    """The study in which trials that have begun or ended since `before` say when."""
+    found = []
+    for number, t in after.trials.items():
+        if t is before.trials.get(number):
+            continue
+        begun = now if t.run and t.began_at is None else t.began_at
+        ended = now if t.status.final and t.ended_at is None else t.ended_at
+        if (begun, ended) != (t.began_at, t.ended_at):
+            found.append(replace(t, began_at=begun, ended_at=ended))
+    return after.put(*found) if found else after
 
 
 @singledispatch
@@ -68,8 +113,13 @@ def _(event: Begun, study: Study) -> Step:
 
 
 @take.register
-def _(event: Room, study: Study) -> Step:
-    study = replace(study, room=max(1, event.trials), used_node_s=study.used_node_s + event.node_s)
+def _(event: TrialSlots, study: Study) -> Step:
+    study = replace(
+        study,
+        room=max(1, event.trials),
+        allowed=event.allowed,
+        used_node_s=study.used_node_s + event.node_s,
+    )
     most = study.spec.node_hours
     if most is not None and study.used_node_s >= 3600.0 * most:
         return _give_up(study, StudyStatus.ENDED, f"it has used its {most:g} node-hours")
@@ -81,7 +131,25 @@ def _(event: Asked, study: Study) -> Step:
     study = replace(study, asked=False)
     if event.number in study.trials or study.status.final:
         return study, ()
+    if event.known and study.points[study.tried : study.tried + 1] == (event.known,):
+        study = replace(study, tried=study.tried + 1)
     return study.put(Trial(number=event.number, params=event.params)), ()
+
+
+@take.register
+def _(event: Add, study: Study) -> Step:
+    if study.status.final:
+        return study, ()
+    spec = study.spec
+    if event.most is not None and event.trials and spec.trials + event.trials > event.most:
+        raise OrderRefusedError(
+            f"{spec.trials + event.trials:,} trials in all: {event.most:,} are the most, and some were added "
+            "just before; add fewer"
+        )
+    check_room(study, event.trials, len(event.points))
+    if event.trials:
+        spec = replace(spec, trials=spec.trials + event.trials, added=(*spec.added, event.trials))
+    return replace(study, spec=spec, brackets=brackets(spec), points=(*study.points, *event.points)), ()
 
 
 @take.register
@@ -89,7 +157,7 @@ def _(event: Started, study: Study) -> Step:
     trial = _running(study, event.number, event.run)
     if trial is None:
         return study, ()
-    stop = (Stop(number=trial.number, run=trial.run, trainer=event.trainer),) if trial.stopping else ()
+    stop = (StopTrial(number=trial.number, run=trial.run, trainer=event.trainer),) if trial.stopping else ()
     return study.put(replace(trial, trainer=event.trainer)), stop
 
 
@@ -110,22 +178,40 @@ def _(event: Refused, study: Study) -> Step:
 @take.register
 def _(event: Reported, study: Study) -> Step:
     trial = _running(study, event.number, event.run)
-    if trial is None or not isfinite(event.value):
+    if trial is None:
         return study, ()
-    trial = trial.reported(event.samples, event.value)
+    trial = _measured(trial, event.samples, event.value)
+    if not isfinite(event.value):
+        return study.put(trial), ()
+    if reached := at_target(study, trial, event.value):
+        return _give_up(study.put(trial), StudyStatus.ENDED, reached)
     why = "" if trial.stopping else falls_behind(study, trial)
     if not why:
         return study.put(trial), ()
     return _stop(study, trial, TrialStatus.STOPPED, why)
 
 
+def _measured(trial: Trial, samples: int, value: float) -> Trial:
+    """A trial that reports the metric; a value that is no finite number is none to go by."""
+    trial = replace(trial, measured=True, figures=(), slip="", misnamed=False)
+    return trial.reported(samples, value) if isfinite(value) else trial
+
+
 @take.register
-def _(event: Ended, study: Study) -> Step:
+def _(event: Unmeasured, study: Study) -> Step:
+    trial = _running(study, event.number, event.run)
+    if trial is None or trial.measured is not None or trial.figures == event.names:
+        return study, ()
+    return study.put(reporting(study, trial, event.names)), ()
+
+
+@take.register
+def _(event: TrialEnded, study: Study) -> Step:
     trial = _running(study, event.number, event.run)
     if trial is None:
         return study, ()
-    if event.value is not None and isfinite(event.value):
-        trial = trial.reported(event.samples, event.value)
+    if event.value is not None:
+        trial = _measured(trial, event.samples, event.value)
     if event.status is TrainerStatus.COMPLETED:
         trial = _rung_ended(study, trial, event)
     elif event.status is TrainerStatus.FAILED:
@@ -135,18 +221,26 @@ def _(event: Ended, study: Study) -> Step:
     else:
         trial = replace(trial, status=TrialStatus.CANCELLED, reason=event.reason)
     trial = replace(trial, samples=max(trial.samples, event.samples))
-    return study.put(trial), (Tell(number=trial.number),) if trial.status is not TrialStatus.WAITING else ()
+    actions: tuple[Action, ...] = () if trial.status is TrialStatus.WAITING else (Tell(number=trial.number),)
+    if trial.results and trial.results[-1].rung == trial.rung and trial.results[-1].value == event.value:
+        study = recorded(study, trial.results[-1].value)
+    study = study.put(trial)
+    value = event.value if event.value is not None and isfinite(event.value) else None
+    if why := (at_target(study, trial, value) if value is not None else "") or flat(study):
+        study, more = _give_up(study, StudyStatus.ENDED, why)
+        actions += more
+    return study, actions
 
 
 @take.register
-def _(event: Pause, study: Study) -> Step:
+def _(event: PauseStudy, study: Study) -> Step:
     if study.status is not StudyStatus.RUNNING:
         return study, ()
     return _stop_all(replace(study, status=StudyStatus.PAUSED), TrialStatus.WAITING)
 
 
 @take.register
-def _(event: Resume, study: Study) -> Step:
+def _(event: ResumeStudy, study: Study) -> Step:
     return (
         (replace(study, status=StudyStatus.RUNNING), ())
         if study.status is StudyStatus.PAUSED
@@ -185,35 +279,41 @@ def _running(study: Study, number: int, run: int) -> Trial | None:
     return trial if trial is not None and trial.run == run and trial.status is TrialStatus.RUNNING else None
 
 
-def _rung_ended(study: Study, trial: Trial, event: Ended) -> Trial:
-    if trial.value is None or not trial.course or event.value is None or not isfinite(event.value):
-        said = ", ".join(event.names[:8]) or "nothing"
-        reason = f"it has not reported {study.spec.metric!r} as a number; it reported {said}"
+def _rung_ended(study: Study, trial: Trial, event: TrialEnded) -> Trial:
+    if event.value is None:
+        trial = reporting(study, trial, event.names)
+        reason = (
+            f"it has not reported {study.spec.metric!r} by the end of its rung, after {event.samples:,} "
+            f"samples; it reported {told(trial)}"
+        )
+        return replace(trial, status=TrialStatus.FAILED, reason=reason, measured=bool(trial.measured))
+    if not isfinite(event.value):
+        reason = f"its {study.spec.metric!r} was {event.value} after {event.samples:,} samples"
         return replace(trial, status=TrialStatus.FAILED, reason=reason)
-    result = Result(rung=trial.rung, samples=max(event.samples, trial.samples), value=event.value)
+    result = RungResult(rung=trial.rung, samples=max(event.samples, trial.samples), value=event.value)
     last = trial.rung == len(study.bracket(trial.number).budgets) - 1
     status = TrialStatus.COMPLETED if last else TrialStatus.PAUSED
     if study.status.final and not last:
         status = TrialStatus.CANCELLED
-    return replace(trial, status=status, results=(*trial.results, result), stopping=None, trainer=None)
+    return replace(trial, status=status, results=(*trial.results, result), stopping=None)
 
 
-def _failed(study: Study, trial: Trial, event: Ended) -> Trial:
-    trial = replace(trial, failures=trial.failures + 1, reason=event.reason, trainer=None)
+def _failed(study: Study, trial: Trial, event: TrialEnded) -> Trial:
+    trial = replace(trial, failures=trial.failures + 1, reason=event.reason)
     if trial.failures > study.spec.retries:
         return replace(trial, status=TrialStatus.FAILED)
     return _stopped(trial) if trial.stopping else replace(trial, status=TrialStatus.WAITING)
 
 
 def _stopped(trial: Trial) -> Trial:
-    return replace(trial, status=trial.stopping or TrialStatus.CANCELLED, stopping=None, trainer=None)
+    return replace(trial, status=trial.stopping or TrialStatus.CANCELLED, stopping=None)
 
 
 def _stop(study: Study, trial: Trial, to: TrialStatus, reason: str) -> Step:
     study = study.put(replace(trial, stopping=to, reason=reason))
     if trial.trainer is None:  # it is being submitted: `Started` stops it
         return study, ()
-    return study, (Stop(number=trial.number, run=trial.run, trainer=trial.trainer),)
+    return study, (StopTrial(number=trial.number, run=trial.run, trainer=trial.trainer),)
 
 
 def _stop_all(study: Study, to: TrialStatus) -> Step:
@@ -226,12 +326,13 @@ def _stop_all(study: Study, to: TrialStatus) -> Step:
 
 def _start(study: Study) -> Step:
     """Fill the places for trials: those that are furthest first, then new ones, as long as these may help.
-    Where a report ends the doubt, the next `Room` begins them."""
+    Where a report ends the doubt, the next `TrialSlots` begins them."""
     actions: list[Action] = []
     new = not in_doubt(study)
-    free = (study.spec.parallelism or study.room) - sum(
-        t.status is TrialStatus.RUNNING for t in study.trials.values()
-    )
+    most = study.spec.parallelism or study.room
+    if study.allowed is not None:
+        most = min(most, study.allowed)
+    free = most - sum(t.status is TrialStatus.RUNNING for t in study.trials.values())
     waiting = sorted(
         (t for t in study.trials.values() if t.status is TrialStatus.WAITING and (t.run or new)),
         key=lambda t: (-t.rung, t.number),
@@ -241,11 +342,11 @@ def _start(study: Study) -> Step:
             trial, status=TrialStatus.RUNNING, run=trial.run + 1, trainer=None, stopping=None, reason=""
         )
         study = study.put(begun)
-        actions.append(Start(number=begun.number, run=begun.run))
+        actions.append(StartTrial(number=begun.number, run=begun.run))
     number = len(study.trials)
     if new and free > len(waiting) and number < study.spec.trials and not study.asked:
         study = replace(study, asked=True)
-        actions.append(Ask(number=number))
+        actions.append(Ask(number=number, known=study.points[study.tried] if study.untried else ()))
     return study, tuple(actions)
 
 

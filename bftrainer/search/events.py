@@ -1,11 +1,11 @@
-"""What a study is told of, and what it has done: the words between its core and the daemon."""
+"""Events of a study and its actions: the words between its core and the daemon."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from bftrainer.model.trainer import TrainerStatus
-from bftrainer.search.space import Params
+from bftrainer.search.files.space import Params
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,10 +15,11 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The sampler has chosen the parameters of a new trial."""
+    """The sampler has chosen the parameters of a new trial, `known` as they were asked for."""
 
     number: int
     params: Params
+    known: Params = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,16 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Unmeasured:
+    """The trainer of a trial's run has reported these figures, and the metric is not among them."""
+
+    number: int
+    run: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialEnded:
     """The trainer of a trial's run has ended after so many samples; `value` is the metric's last one, None if
     it was never reported; `names` are the figures that were."""
 
@@ -65,16 +75,17 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class TrialSlots:
     """So many trials may have a trainer now, where that follows from the pool. Its trainers have held so many
-    node-seconds since the last such event."""
+    node-seconds since the last such event. `allowed`: see `trial.Study`."""
 
     trials: int
     node_s: float = 0.0
+    allowed: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
+class PauseStudy:
     """Its user pauses the study."""
 
 
@@ -86,7 +97,17 @@ class Prioritise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resume:
+class Add:
+    """Its user adds so many trials, and has known points tried by the next ones. The study may have `most`
+    trials in all: others may have been added since that was counted."""
+
+    trials: int = 0
+    points: tuple[Params, ...] = ()
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeStudy:
     """Its user lets it go on."""
 
 
@@ -103,19 +124,33 @@ class Over:
 
 
 Event = (
-    Begun | Asked | Started | Refused | Reported | Ended | Room | Pause | Resume | Cancel | Over | Prioritise
+    Begun
+    | Asked
+    | Started
+    | Refused
+    | Reported
+    | Unmeasured
+    | TrialEnded
+    | TrialSlots
+    | PauseStudy
+    | ResumeStudy
+    | Cancel
+    | Over
+    | Prioritise
+    | Add
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Choose the parameters of the trial with this number."""
+    """Choose the parameters of the trial with this number; the `known` ones are given."""
 
     number: int
+    known: Params = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class StartTrial:
     """Submit a trainer for a trial's run."""
 
     number: int
@@ -123,7 +158,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class StopTrial:
     """End the trainer of a trial's run; it writes a checkpoint."""
 
     number: int
@@ -138,4 +173,4 @@ class Tell:
     number: int
 
 
-Action = Ask | Start | Stop | Tell
+Action = Ask | StartTrial | StopTrial | Tell

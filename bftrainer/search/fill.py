@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bftrainer.model.trainer import TrainerSpec
-from bftrainer.search.space import Params, Value
+from bftrainer.search.files.space import Params, Value
 from bftrainer.search.study import StudySpec, seed_of
 
 NAMED = r"\{([A-Za-z_][A-Za-z0-9_]*)\}"
@@ -18,7 +18,8 @@ NAMED = r"\{([A-Za-z_][A-Za-z0-9_]*)\}"
 def trainer_of(
     spec: StudySpec, number: int, params: Params, *, run: int, samples: int, checkpoint_dir: str
 ) -> TrainerSpec:
-    """The trainer of a trial, its `run`-th one, which trains until the trial has had so many samples."""
+    """The trainer of a trial, its `run`-th one, which trains until the trial has had so many samples. Its
+    folder for files of its own stands beside that of its checkpoints."""
     values = values_of(spec, number, params)
     return replace(
         spec.trainer,
@@ -27,6 +28,7 @@ def trainer_of(
         env=tuple((key, _filled(text, values)) for key, text in spec.trainer.env if not _lacks(text, values)),
         samples=samples,
         checkpoint_dir=checkpoint_dir,
+        folder=f"{checkpoint_dir}-files" if checkpoint_dir and spec.own_folders else "",
     )
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from bftrainer.errors import BftrainerError
 from bftrainer.remote import connect
-from bftrainer.search.parse import parse
+from bftrainer.search.files.parse import parse
 from bftrainer.search.study import StudySpec
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Study:
 
     def show(self) -> dict[str, Any]:
         """All that the daemon tells of it; `table` has its trials. Raises as `submit`."""
-        found: dict[str, Any] = self._client.call("GET", f"studies/{self.name}")
+        found: dict[str, Any] = self._client.study(self.name)
         return found
 
     def wait(self, seconds: float = float("inf"), every_s: float = 2.0) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class Study:
 
     def to_optuna(self, url: str | None = None) -> optuna.Study:
         """The study as one of Optuna: in memory, or in the storage `url` in place of one of its name."""
-        from bftrainer.search import export  # noqa: PLC0415  Optuna takes half a second to import
+        from bftrainer.search.optuna import export  # noqa: PLC0415  Optuna takes half a second to import
 
         found = self.show()
         return export.as_optuna(found) if url is None else export.in_storage(found, url)

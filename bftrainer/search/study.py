@@ -1,4 +1,4 @@
-"""What a user asks for with a study."""
+"""A study as its user specifies it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bftrainer.model.trainer import TrainerSpec
-from bftrainer.search.space import Parameter
+from bftrainer.search.files.space import Parameter, Params
+
+SPARE = 2
+"""So many trials more than get nodes have a trainer where the user leaves it to the pool: a node that becomes
+free finds one that waits."""
 
 
 class Sampler(StrEnum):
@@ -55,8 +59,16 @@ class StudySpec:
         give_up_after: Where so many trials have failed, and none has reported the metric, it ends; None: it
             goes on.
         deadline_s: So long after its submission the study ends (s); None: it has no deadline.
+        own_folders: Whether each trial runs in a folder of its own; else all run in the workdir.
         storage: The storage of Optuna that is kept like it, for dashboards; None: none.
         node_hours: After so many node-hours it ends; None: it has no such bound.
+        target: When a trial has reported a value as good as this, it ends; None: it has no such bound.
+        plateau: After so many results in a row of which none was the best, it ends; None: it goes on.
+        change: By how much a result has to be better than the best for that.
+        points: Known points, which the first trials try: values of some or all parameters.
+        warm_start: The study of the same user, by name or number, from whose results the sampler learns.
+        added: Trials that were added since it was submitted, each number at once; they are part of `trials`.
+        seed: Of samplers and trials. Where a file gives none, it follows from the name.
     """
 
     name: str
@@ -73,8 +85,15 @@ class StudySpec:
     give_up_after: int | None = 3
     deadline_s: float | None = None
     node_hours: float | None = None
+    target: float | None = None
+    plateau: int | None = None
+    change: float = 0.0
+    points: tuple[Params, ...] = ()
+    warm_start: str | None = None
+    added: tuple[int, ...] = ()
     seed: int = 0
     storage: str | None = None
+    own_folders: bool = True
 
     def better(self, one: float, other: float) -> bool:
         """Whether a value of the metric is better than another."""
@@ -88,3 +107,8 @@ class StudySpec:
 def seed_of(study: int, trial: int) -> int:
     """The seed of a trial, from the study's own and the trial's number: from 0 to 2**31 - 1."""
     return int.from_bytes(hashlib.sha256(f"{study}:{trial}".encode()).digest()[:4], "big") >> 1
+
+
+def named_seed(name: str) -> int:
+    """The seed of a study that gives none, from its name: two studies do not try the same points."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1

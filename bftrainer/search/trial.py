@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from bftrainer.search.brackets import Bracket, bracket_of, brackets
-from bftrainer.search.space import Params
+from bftrainer.search.files.space import Params, PointReader
 from bftrainer.search.study import StudySpec
 
+NO_VALUE = "no value"
+"""What a trial is called whose trainer is completed, and which has nothing to be compared by."""
 COURSE = 64
 """So many points of a trial's course are kept: more are thinned out."""
 
@@ -52,7 +54,7 @@ class StudyStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class RungResult:
     """The value of the metric with which a trial has ended a rung, after so many samples."""
 
     rung: int
@@ -67,11 +69,16 @@ class Trial:
     Attributes:
         rung: The rung that it is on, or that it has reached while it is paused.
         run: How many trainers it has had; the last one is its present one.
-        trainer: The number of that trainer; None: it has none yet.
+        trainer: The number of that trainer, which may have ended; None: it has not been submitted yet.
         failures: How many of its trainers have failed.
         samples, value: How far it has come, and what the metric was then.
         results: Of the rungs that it has ended.
         course: Samples and values on the way, thinned out.
+        measured: Whether its script reports the metric, NaN included; None: not known yet.
+        figures: What it reports in place of the metric, as far as is known.
+        slip: The one of them that is most likely the metric, with another name; empty if none is.
+        misnamed: One of them differs from the metric as a slip of the pen does.
+        began_at, ended_at: When its first trainer was to start, and when the trial ended.
         stopping: Its trainer is being ended because of this status, which the trial has then.
         reason: Why it has failed, or ended early.
     """
@@ -85,10 +92,23 @@ class Trial:
     failures: int = 0
     samples: int = 0
     value: float | None = None
-    results: tuple[Result, ...] = ()
+    results: tuple[RungResult, ...] = ()
     course: tuple[tuple[int, float], ...] = ()
+    measured: bool | None = None
+    figures: tuple[str, ...] = ()
+    slip: str = ""
+    misnamed: bool = False
+    began_at: float | None = None
+    ended_at: float | None = None
     stopping: TrialStatus | None = None
     reason: str = ""
+
+    @property
+    def word(self) -> str:
+        """What it is counted as: one whose trainer has done its work without a value has not failed as that
+        of others has."""
+        done = self.status is TrialStatus.FAILED and self.trainer is not None and not self.failures
+        return NO_VALUE if done else self.status.value
 
     def at(self, samples: int) -> float | None:
         """The last value at or before so many samples; None if there is none."""
@@ -105,7 +125,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class StudyFile:
     """A study file's text, with its name and the folder that relative paths start from."""
 
     text: str
@@ -132,8 +152,13 @@ class Study:
 
     Attributes:
         room: How many trials may have a trainer, where that follows from the pool.
+        allowed: How many may have one in any case, beside all others of its user; None: any number.
         asked: The parameters of one more trial are being chosen.
         used_node_s: The node-seconds that its trainers have held.
+        points: Known points, of which `tried` are with trials: the next trials try the others.
+        older: The number of the study from whose results its sampler learns.
+        record: The best result so far, at whatever rung.
+        since_record: Results since then.
     """
 
     id: int
@@ -147,17 +172,28 @@ class Study:
     brackets: tuple[Bracket, ...] = ()
     asked: bool = False
     room: int = 1
+    allowed: int | None = None
     used_node_s: float = 0.0
-    source: Source = Source(text="", file="", base="/")
+    points: tuple[Params, ...] = ()
+    tried: int = 0
+    older: int | None = None
+    record: float | None = None
+    since_record: int = 0
+    source: StudyFile = StudyFile(text="", file="", base="/")
 
     @classmethod
     def new(
-        cls, id_: int, spec: StudySpec, user: str, submitted_at: float, source: Source | None = None
+        cls, id_: int, spec: StudySpec, user: str, submitted_at: float, source: StudyFile | None = None
     ) -> Study:
         """A study that has just been submitted."""
         own = brackets(spec)
-        new = cls(id=id_, spec=spec, user=user, submitted_at=submitted_at, brackets=own)
+        new = cls(id=id_, spec=spec, user=user, submitted_at=submitted_at, brackets=own, points=spec.points)
         return new if source is None else replace(new, source=source)
+
+    @property
+    def untried(self) -> int:
+        """How many known points no trial has yet."""
+        return len(self.points) - self.tried
 
     def bracket(self, number: int) -> Bracket:
         """The bracket of a trial."""
@@ -175,9 +211,40 @@ class Study:
         """The study with these trials in place of those with their numbers."""
         return replace(self, trials={**self.trials, **{t.number: t for t in trials}})
 
+    def known_to(self, spec: StudySpec) -> tuple[Trial, ...]:
+        """Its trials with results, as the sampler of another study learns from them: those of which it has
+        every parameter, with a value that it may have there. Their numbers are below 0.
+
+        Raises:
+            ValueError: their results are no results of that study, or none fits.
+        """
+        for what, here, there in (
+            ("metric", self.spec.metric, spec.metric),
+            ("direction", self.spec.maximize, spec.maximize),
+        ):
+            if here != there:
+                raise ValueError(f"warm_start: {self.spec.name!r} has another {what}; leave it out")
+        found, reader = [], PointReader(spec.space)
+        for trial in self.trials.values():
+            values = dict(trial.params)
+            try:
+                own = {p.name: values[p.name] for p in spec.space if p.applies(values)}
+                params = reader.read(own)
+            except (KeyError, ValueError):
+                continue
+            if trial.results:
+                found.append(replace(trial, number=-1 - trial.number, params=params))
+        if not found:
+            raise ValueError(
+                f"warm_start: no result of {self.spec.name!r} has all parameters of this space within their "
+                "bounds; leave it out, or widen the space"
+            )
+        return tuple(found)
+
     def best(self) -> Best | None:
         """The trial with the best result of those that came furthest; where none has a result, as when the
-        study's time was over before, the one whose last report is best. None: no trial has reported."""
+        study's time was over before, the one whose last report is best. One whose last report is as good as
+        the study's target goes before all. None: no trial has reported."""
         found = [
             Best(trial=t, value=t.results[-1].value, samples=t.results[-1].samples, short_of=None)
             for t in self.trials.values()
@@ -187,6 +254,16 @@ class Study:
             for t in self.trials.values()
             if t.course
         ]
+
+        target = self.spec.target
+        if target is not None:
+            last = ((t, *t.course[-1]) for t in self.trials.values() if t.course)
+            at_target = [
+                Best(trial=t, value=value, samples=samples, short_of=None if t.results else self.samples(t))
+                for t, samples, value in last
+                if not self.spec.better(target, value)
+            ]
+            found = at_target or found
 
         def order(own: Best) -> tuple[int, float, int, int]:
             reached = own.samples if own.short_of is None else 0

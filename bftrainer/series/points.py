@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from bftrainer.model.text import cell
+
 FIXED = ("time", "step", "samples", "nodes", "samples_per_s")
 """The first columns of a CSV file; those of the trainer's own figures follow."""
 
@@ -67,7 +69,7 @@ def as_csv(points: Sequence[Point]) -> str:
     figures = names(points)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*FIXED, *(f"metric.{name}" if name in FIXED else name for name in figures)))
+    writer.writerow((*FIXED, *(f"metric.{name}" if name in FIXED else cell(name) for name in figures)))
     for point in points:
         time = datetime.fromtimestamp(point.time, UTC).isoformat(timespec="milliseconds")
         own = (point.metrics.get(name) for name in figures)

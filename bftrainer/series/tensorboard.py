@@ -27,7 +27,7 @@ def export(points: Sequence[Point], folder: Path) -> int:
         from tensorboard.summary.writer.record_writer import RecordWriter  # noqa: PLC0415
     except ImportError as error:
         raise BftrainerError(
-            f"--tensorboard needs the package tensorboard ({error}): pip install 'bftrainer[tensorboard]'"
+            f"--tensorboard needs the package tensorboard ({error}): pip install tensorboard"
         ) from error
     shown = lasting(points)
     partial = folder / f".events{SUFFIX}.partial"

@@ -1,1 +1,1 @@
-"""What a site or user can set: one frozen object, in sections, from command line, environment and files."""
+"""Settings of a site or user: one frozen object, in sections, from command line, environment and files."""

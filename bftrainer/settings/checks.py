@@ -1,4 +1,4 @@
-"""What several settings check: sets of nodes, words with a user's name in them, addresses."""
+"""Checks of several settings: sets of nodes, words with a user's name in them, addresses."""
 
 from __future__ import annotations
 

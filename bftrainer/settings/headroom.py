@@ -1,5 +1,6 @@
-"""What the settings `headroom` and `promise` say: how much idle capacity is left to main jobs, and what they
-may notice of us."""
+"""The settings `headroom` and `promise`: how much idle capacity is left to main jobs, and what they may
+notice of us.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which settings a running daemon can take over, and which need a restart. Pure."""
+"""Divides settings into those that a running daemon can take over and those that need a restart. Pure."""
 
 from __future__ import annotations
 

@@ -49,7 +49,12 @@ class NodeSettings(Section):
     failed_polls: Annotated[
         int,
         Field(ge=1, le=1000),
-        Setting(help="failed polls in a row before the status says degraded", unit="polls", live=True),
+        Setting(
+            help="failed polls in a row before the status says degraded; it also does if no poll is answered "
+            "for the time of so many after poll_max_s",
+            unit="polls",
+            live=True,
+        ),
     ] = 3
     debounce_s: Annotated[
         Seconds,
@@ -106,6 +111,16 @@ class NodeSettings(Section):
             help="time that workers have to leave a node on which a main job can start", unit="s", live=True
         ),
     ] = 0.3
+    vacate_write_s: Annotated[
+        Seconds,
+        Setting(
+            help="how much longer a node is kept, after its workers are gone, to write a state that no other "
+            "node has",
+            more="A main job waits for it; less than Slurm's `KillWait`. 0: what is not written within "
+            "`vacate_s` is lost, see [Checkpoints](elastic.md#checkpoints).",
+            unit="s",
+        ),
+    ] = 0.0
     spare_s: Annotated[
         Seconds,
         Setting(help="how long a pilot is kept that no trainer needs any more", unit="s", live=True),

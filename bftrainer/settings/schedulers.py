@@ -39,7 +39,7 @@ class SchedulerKind:
 SCHEDULERS: Mapping[str, SchedulerKind] = {
     "slurm": SchedulerKind(
         module="bftrainer.schedulers.slurm.make",
-        check="bftrainer.schedulers.slurm.check",
+        check="bftrainer.schedulers.slurm.check.check",
         orders=("sbatch", "scancel"),
         environ=("SLURM_CONF",),
         template="slurm-pilot.sh.j2",
@@ -48,7 +48,7 @@ SCHEDULERS: Mapping[str, SchedulerKind] = {
     ),
     "lsf": SchedulerKind(
         module="bftrainer.schedulers.lsf.make",
-        check="bftrainer.schedulers.lsf.check",
+        check="bftrainer.schedulers.lsf.check.check",
         orders=("bsub", "bkill"),
         environ=("BFTRAINER_PILOT_SECRET", "LSB_NTRIES", "LSF_ENVDIR", "LSF_SERVERDIR"),
         needed={

@@ -1,4 +1,6 @@
-"""What a setting is: a field of a section, with all facts about it in one `Setting` beside its type."""
+"""The definition of a setting: a field of a section, with all facts about it in one `Setting` beside its
+type.
+"""
 
 from __future__ import annotations
 

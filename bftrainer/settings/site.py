@@ -81,7 +81,17 @@ class SiteSettings(Section):
     def _whole_path_of_munged(cls, path: Path) -> Path:
         return path.expanduser().absolute()
 
-    @field_validator("admins", "exec_prefix", mode="before")
+    @field_validator("admins", mode="before")
+    @classmethod
+    def _names(cls, names: object) -> object:
+        if not isinstance(names, str):
+            return names
+        words = shlex.shlex(names, posix=True)
+        words.whitespace_split = True
+        words.escape = words.commenters = ""  # a backslash is part of a name: EXAMPLE\alice
+        return tuple(words)
+
+    @field_validator("exec_prefix", mode="before")
     @classmethod
     def _words(cls, words: object) -> object:
         if isinstance(words, str):

@@ -7,16 +7,16 @@ from types import MappingProxyType
 
 from pydantic import model_validator
 
+from bftrainer.settings.batch.lsf import LsfSettings
+from bftrainer.settings.batch.pilots import PilotSettings
+from bftrainer.settings.batch.slurm import SlurmSettings
 from bftrainer.settings.daemon import DaemonSettings
 from bftrainer.settings.decisions import DecisionSettings
 from bftrainer.settings.limits import LimitSettings
-from bftrainer.settings.lsf import LsfSettings
 from bftrainer.settings.nodes import NodeSettings
-from bftrainer.settings.pilots import PilotSettings
 from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.setting import Section, facts
 from bftrainer.settings.site import SiteSettings
-from bftrainer.settings.slurm import SlurmSettings
 
 EQUAL_SHARES: Mapping[str, float] = MappingProxyType({"others": 1.0})
 """What `user_shares` is with `mode: site` where a site does not say."""
@@ -67,16 +67,6 @@ class Settings(
                 "munge and listen_users go together: with munge, users on other machines connect at "
                 "listen_users, such as 0.0.0.0:7465, and name it in their setting server; listen is for "
                 "agents"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _a_spec_fits_into_a_request(self) -> Settings:
-        if self.max_request_kb < 2 * self.max_spec_kb:  # quotes and ends of lines take two bytes there
-            raise ValueError(
-                f"max_spec_kb {self.max_spec_kb} is more than half of max_request_kb {self.max_request_kb}, "
-                "and a spec takes up to twice its size in a request; lower max_spec_kb, or set "
-                f"max_request_kb to {2 * self.max_spec_kb} or more"
             )
         return self
 

@@ -13,9 +13,9 @@ from bftrainer.settings.values import Settings
 from bftrainer.state_dir.filesystem import Mount, mount_of
 from bftrainer.state_dir.folder import OTHERS, StateDirError, nearest, require_state_dir
 from bftrainer.state_dir.lock import require_locks
+from bftrainer.state_dir.path_safety import ROOT_UID, danger, socket_danger, user_called
 from bftrainer.state_dir.risks import OWN_ACCOUNT, as_root, in_memory
 from bftrainer.state_dir.room import room_of
-from bftrainer.state_dir.way import ROOT_UID, danger, socket_danger, user_called
 
 MOST_KB = 1000
 MOST_IN_A_SOCKET = 100
@@ -100,7 +100,7 @@ def _memory(path: Path) -> Finding | None:
 
 def _disk(settings: Settings) -> Finding:
     room = room_of(settings.state_dir)
-    lacking = room.lacks(settings.min_free_mb, settings.min_free_files)
+    lacking = room.lacks(settings.min_free_mb)
     if lacking:
         return wrong("disk", lacking, f"make room at {settings.state_dir}")
     return ok("disk", f"{room.mb:.0f} MB are free")

@@ -12,10 +12,13 @@ from pathlib import Path
 
 from bftrainer.model.finding import Finding, wrong
 from bftrainer.settings.schedulers import SchedulerKind
-from bftrainer.state_dir.way import ROOT_UID, danger
+from bftrainer.state_dir.path_safety import ROOT_UID, danger
 
 RULE = re.compile(r"^\s+\(([^)]*)\)\s+(.*)$", re.MULTILINE)
 """A rule as `sudo -l` lists it: as whom, and which commands."""
+SEPARATOR = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*$)')
+"""A comma that is not in quotes."""
+ESCAPED = re.compile(r"\\(.)")
 TAG = re.compile(r"\b([A-Z_]+):\s*")
 OPTION = re.compile(r"\b(?:ROLE|TYPE|CWD|CHROOT|TIMEOUT|NOTBEFORE|NOTAFTER|APPARMOR_PROFILE)=(\S+)\s*")
 DIGEST = re.compile(r"\bsha(?:224|256|384|512):\S+?(?=[\s,])")
@@ -86,10 +89,20 @@ def _is_allowed(command: str, is_safe: Callable[[str], bool], kind: SchedulerKin
 def _names(whom: str) -> list[str]:
     """The users and groups of a rule; it stands for each of them."""
     users, _, groups = whom.partition(":")
-    found = [word.strip() for word in users.split(",")]
+    found = [_bare(word) for word in SEPARATOR.split(users)]
     return list(
-        dict.fromkeys(word for word in (*found, *(f"%{g.strip()}" for g in groups.split(","))) if word != "%")
+        dict.fromkeys(
+            word for word in (*found, *(f"%{_bare(g)}" for g in SEPARATOR.split(groups))) if word != "%"
+        )
     )
+
+
+def _bare(word: str) -> str:
+    """A name as the system has it: sudo lists one with a blank in quotes, and backslashes doubled there."""
+    word = word.strip()
+    if len(word) > 1 and word.startswith('"') and word.endswith('"'):
+        return ESCAPED.sub(r"\1", word[1:-1])
+    return word
 
 
 def _is_ordinary(word: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a spec's sizes count where whole nodes are shared out, and where GPUs are. Pure."""
+"""Converts a spec's sizes to nodes or GPUs, whichever are shared out. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a spec, in words: pydantic's errors with line, place, value and remedy."""
+"""Words for the errors of a spec: pydantic's, with line, place, value and remedy."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def _text(error: ErrorDetails, model: type[BaseModel]) -> str:
     shown_value = "" if isinstance(value, dict | list) else f"{_short(repr(value))}: "
     kind, message = error["type"], error["msg"]
     if kind == "model_type":
-        return f"{place}: {shown_value}expected further keys: {', '.join(_valid_keys(loc, model))}"
+        return (
+            f"{place}: {shown_value}expected further keys: {', '.join(_valid_keys(loc, model))}{_form(loc)}"
+        )
     if kind == "extra_forbidden":
         key = str(loc[-1])
         valid = _valid_keys(loc[:-1], model)
@@ -81,7 +83,7 @@ def _text(error: ErrorDetails, model: type[BaseModel]) -> str:
     point = "; each point is [nodes, samples/s]" if in_point else ""
     remedy = {
         "string_type": "; quote it if it is meant as text",
-        "int_type": "; give a whole number, all digits written out",
+        "int_type": "; give a whole number",
         "dict_type": "; give a list of points for each class" if loc == ("curves",) else "",
         "list_type": "; give a list, such as [python, train.py]" if loc == ("command",) else "; give a list",
         "too_long": point,
@@ -97,13 +99,18 @@ def _text(error: ErrorDetails, model: type[BaseModel]) -> str:
     return f"{place}: {shown_value}{_decapitalised(message)}{remedy}"
 
 
+def _form(loc: Location) -> str:
+    return f", such as {loc[0]}: {{min: 1, max: 4}}" if loc in (("nodes",), ("gpus",)) else ""
+
+
 def _valid_keys(loc: Location, model: Any) -> list[str]:
     for part in loc:
         if not isinstance(part, str) or part not in model.model_fields:  # an index, or a key of a mapping
             continue
         annotation = model.model_fields[part].annotation
         options = [annotation, *get_args(annotation)]
-        model = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
+        # none: a key of a mapping may be called as a field is, such as a parameter `choice` of a space
+        model = next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), model)
     return [field.alias or name for name, field in model.model_fields.items()]
 
 

@@ -1,4 +1,4 @@
-"""What is allowed in a spec and seldom meant, in words for its user. Pure."""
+"""Warns of what is valid in a spec and almost surely a mistake. Pure."""
 
 from __future__ import annotations
 

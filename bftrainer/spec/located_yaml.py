@@ -16,6 +16,7 @@ import yaml
 
 from bftrainer.errors import BftrainerError
 from bftrainer.model.text import plain, shown
+from bftrainer.threads import check
 from bftrainer.yaml_files import LOADER, problem_of, too_deep
 
 FAST = LOADER is not yaml.SafeLoader
@@ -42,16 +43,16 @@ class SpecError(BftrainerError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class YamlLimits:
     """How large a text of YAML may be: in kB (1000 bytes), and in values, keys included."""
 
     kb: int
     values: int
 
 
-SPEC = Bounds(kb=32, values=4096)
+SPEC = YamlLimits(kb=32, values=4096)
 """One spec, of anybody."""
-SPECS = Bounds(kb=16_000, values=2**22)
+SPECS = YamlLimits(kb=16_000, values=2**22)
 """A list of specs, which only its user's own processes read."""
 
 NEEDS = "a spec needs at least name, command and nodes"
@@ -68,12 +69,26 @@ class Document:
     name: str  # of its file, for messages
     value: Any
     lines: dict[Location, int]
+    texts: dict[Location, str] = field(default_factory=dict)
+    """Numbers, true and false as they are written, such as 1e-3."""
 
     def line(self, where: Location) -> int:
         """The line of the value at `where`; for a missing value, that of the closest one that contains it."""
         while where not in self.lines and where:
             where = where[:-1]
         return self.lines.get(where, 1)
+
+    def error(self, where: Location, text: str) -> SpecError:
+        """An error with the line of the value at `where`, or of what contains it."""
+        return SpecError(f"{self.name}:{self.line(where)}: {'.'.join(str(part) for part in where)}: {text}")
+
+    def as_written(self, where: Location, value: Any) -> Any:
+        """The value at `where`, a list or mapping, with its numbers, true and false as they are written."""
+        if isinstance(value, list):
+            return [self.texts.get((*where, i), own) for i, own in enumerate(value)]
+        if isinstance(value, dict):
+            return {key: self.texts.get((*where, key), own) for key, own in value.items()}
+        return value
 
     def at(self, where: Location) -> Any:
         """The value at `where`, which must exist."""
@@ -83,7 +98,7 @@ class Document:
         return value
 
 
-def compose(text: str, name: str, bounds: Bounds = SPEC, needs: str = NEEDS) -> Document:
+def compose(text: str, name: str, bounds: YamlLimits = SPEC, needs: str = NEEDS) -> Document:
     """The document of a YAML text. `name` is its file's, and `needs` what an empty one lacks, for messages.
 
     Raises:
@@ -95,10 +110,12 @@ def compose(text: str, name: str, bounds: Bounds = SPEC, needs: str = NEEDS) -> 
         if size > bounds.kb * 1000:
             raise SpecError(f"{name}: {size} bytes; a spec has at most {bounds.kb} kB: shorten it")
         reader = _Reader(yaml.parse(text, Loader=LOADER), name, bounds.values, needs)
-        return Document(name, reader.document(), reader.lines)
+        return Document(name, reader.document(), reader.lines, reader.texts)
     except yaml.YAMLError as error:
         raise SpecError(f"{name}{problem_of(error, MAX_DEPTH)}") from error
-    except (OverflowError, UnicodeError) as error:  # half of a surrogate pair; "\\UFFFFFFFF"
+    except SpecError:
+        raise
+    except (OverflowError, ValueError) as error:  # half of a surrogate pair; "\\UFFFFFFFF"
         raise SpecError(f"{name}: not YAML: {shown(str(error))[:QUOTED]}") from error
 
 
@@ -111,6 +128,7 @@ class _Reader:
     left: int  # of the values that there may be
     needs: str  # what an empty text lacks
     lines: dict[Location, int] = field(default_factory=dict)
+    texts: dict[Location, str] = field(default_factory=dict)
 
     def document(self) -> Any:
         """The only document's value."""
@@ -128,6 +146,7 @@ class _Reader:
         return value
 
     def _value(self, event: Any, where: Location) -> Any:
+        check()
         line = _line(event)
         self.lines.setdefault(where, line)
         self._refuse_the_exotic(event, line)
@@ -140,7 +159,10 @@ class _Reader:
             while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
                 found.append(self._value(event, (*where, len(found))))
             return found
-        return self._scalar(event, line)
+        value = self._scalar(event, line)
+        if isinstance(value, int | float):
+            self.texts[where] = event.value
+        return value
 
     def _mapping(self, where: Location) -> dict[str, Any]:
         found: dict[str, Any] = {}

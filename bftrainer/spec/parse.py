@@ -13,12 +13,25 @@ from pydantic import ValidationError
 from bftrainer.files import read_text
 from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.performance import curve
+from bftrainer.spec.command_line import script_of
 from bftrainer.spec.explain import explain
-from bftrainer.spec.located_yaml import QUOTED, SPEC, SPECS, Bounds, Document, Location, SpecError, compose
+from bftrainer.spec.located_yaml import (
+    QUOTED,
+    SPEC,
+    SPECS,
+    Document,
+    Location,
+    SpecError,
+    YamlLimits,
+    compose,
+)
 from bftrainer.spec.schema import Rescale, Spec, Work
 
+WORDS = ("command", "env")
+"""Keys whose values are texts, also where they look like numbers: `--lr, 1e-3`, `OMP_NUM_THREADS: 4`."""
 
-def read(path: Path, bounds: Bounds = SPEC) -> str:
+
+def read(path: Path, bounds: YamlLimits = SPEC) -> str:
     """The text of a file with a spec. What is no file is not waited for, and no more is read than a spec has.
 
     Raises:
@@ -30,28 +43,32 @@ def read(path: Path, bounds: Bounds = SPEC) -> str:
         raise SpecError(f"{path}: {error}") from error
 
 
-def require_workdir(spec: TrainerSpec, text: str, path: Path) -> None:
-    """Check that the workdir of a spec, from the `text` of the file `path`, is a folder that this user sees.
+def require_files(spec: TrainerSpec, text: str, path: Path) -> None:
+    """Check that the workdir of a spec, from the `text` of the file `path`, is a folder that this user sees,
+    and that the script is there. A script in a folder that is not here may be on the nodes.
 
     The user's own command checks it: a daemon that serves many users opens no files of theirs.
 
     Raises:
-        SpecError: it is not, with the line of `workdir`.
+        SpecError: one is not there, with the line of `workdir` or `command`.
     """
-    if not _is_folder(spec.workdir):
+
+    def at(key: str) -> str:
         lines = enumerate(text.splitlines(), start=1)
-        line = next((n for n, words in lines if words.lstrip().startswith("workdir")), 1)
-        raise SpecError(f"{path}:{line}: workdir: no folder {spec.workdir!r}; make it or name another")
+        found = (n for n, words in lines if words.lstrip(" {\"'-").startswith(key))
+        return f"{path}:{next(found, 1)}: {key}"
+
+    if not os.path.isdir(spec.workdir):  # noqa: PTH112  Path.is_dir raises for a name that no file can have
+        raise SpecError(f"{at('workdir')}: no folder {spec.workdir!r}; make it or name another")
+    script = Path(spec.workdir, script_of(spec.command))
+    if os.path.isdir(script.parent) and not os.path.exists(script):  # noqa: PTH112, PTH110
+        raise SpecError(
+            f"{at('command')}: there is no {script.name!r} in {str(script.parent)!r}; correct the name, or "
+            "say with workdir where it is"
+        )
 
 
-def _is_folder(path: str) -> bool:
-    try:
-        return Path(path).is_dir()
-    except OSError:  # a name that no file system takes
-        return False
-
-
-def parse(text: str, name: str, base: Path, bounds: Bounds = SPEC) -> TrainerSpec:
+def parse(text: str, name: str, base: Path, bounds: YamlLimits = SPEC) -> TrainerSpec:
     """One spec from its YAML text. `name` is its file's, for messages; relative paths start at `base`.
 
     Raises:
@@ -91,7 +108,10 @@ def convert(
     if not isinstance(data, dict):
         said = repr(data)[:QUOTED]
         raise SpecError(f"{document.name}:{document.line(where)}: {said} is no spec; expected 'name: ...'")
+    if {"trainer", "space"} <= data.keys() and "command" not in data:
+        raise SpecError(f"{document.name}:1: this is a study: bftrainer study submit takes it")
     data = {**added, **data}
+    data |= {key: document.as_written((*where, key), data[key]) for key in WORDS if key in data}
     try:
         spec = Spec.model_validate(data)
     except ValidationError as error:

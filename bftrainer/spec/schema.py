@@ -1,4 +1,4 @@
-"""What keys a trainer spec has, their types and bounds."""
+"""The keys of a trainer spec, their types and bounds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     field_validator,
     model_validator,
@@ -17,8 +18,9 @@ from bftrainer.model.text import plain
 from bftrainer.model.trainer import Points
 from bftrainer.performance import curve
 from bftrainer.performance.observe import FASTEST, SLOWEST
+from bftrainer.spec.command_line import words_of
 from bftrainer.spec.hints import starter
-from bftrainer.spec.sizes import MAX_NODES, MAX_POINTS, Sizes, Strict
+from bftrainer.spec.sizes import MAX_NODES, MAX_POINTS, Sizes, Strict, Whole
 
 MAX_WORDS = 1000
 """Of a command, and variables of an environment."""
@@ -27,6 +29,7 @@ MAX_CLASSES = 64
 MOST = 1e6
 """The highest weight and priority; a site may allow its users less."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_SET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
@@ -40,6 +43,10 @@ def _word(text: str) -> str:
     if not text:
         raise ValueError("the word is empty; leave it out")
     return _lines(text)
+
+
+def _split(command: object) -> object:
+    return words_of(command) if isinstance(command, str) else command
 
 
 def _whole(n: float) -> int:
@@ -93,7 +100,7 @@ class Rescale(Strict):
 class Work(Strict):
     """The work is done after so many samples, counted over all nodes."""
 
-    samples: Annotated[int, Field(ge=1, le=10**15)]
+    samples: Annotated[Whole, Field(ge=1, le=10**15)]
 
 
 class _Checkpoint(Strict):
@@ -105,10 +112,10 @@ class _Checkpoint(Strict):
 class _Batch(Strict):
     """A fixed global batch, or a fixed batch per node and how the learning rate follows the nodes."""
 
-    total: Annotated[int, Field(ge=1, le=10**9)] | None = Field(None, alias="global")
-    per_node: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    total: Annotated[Whole, Field(ge=1, le=10**9)] | None = Field(None, alias="global")
+    per_node: Annotated[Whole, Field(ge=1, le=10**9)] | None = None
     lr: Literal["none", "linear", "sqrt"] | None = None
-    warmup_steps: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    warmup_steps: Annotated[Whole, Field(ge=0, le=10**9)] | None = None
 
     @model_validator(mode="after")
     def _one_of_two(self) -> _Batch:
@@ -127,7 +134,7 @@ class Spec(Strict):
     """A trainer spec as users write it; docs/user-guide.md says what each key means."""
 
     name: Text
-    command: Annotated[list[Word], Field(min_length=1, max_length=MAX_WORDS)]
+    command: Annotated[list[Word], Field(min_length=1, max_length=MAX_WORDS), BeforeValidator(_split)]
     nodes: Sizes | None = None
     gpus: Sizes | None = None
     launcher: Literal["native", "horovod", "torchrun"] = "native"
@@ -164,6 +171,13 @@ class Spec(Strict):
             if not _ENV.fullmatch(key) or key.startswith("BFTRAINER_"):
                 raise ValueError(f"{key!r}: not a variable that a spec can set; rename it")
         return env
+
+    @field_validator("command")
+    @classmethod
+    def _begins_with_a_program(cls, command: list[str]) -> list[str]:
+        if found := _SET.match(command[0]):
+            raise ValueError(f"{found[0]}... sets a variable, which a shell does; put it into env: {{...}}")
+        return command
 
     @model_validator(mode="after")
     def _nodes_or_gpus(self) -> Spec:

@@ -1,11 +1,11 @@
-"""How many nodes or GPUs a spec asks for."""
+"""The numbers of nodes or GPUs that a spec asks for."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 
 from bftrainer.model.sizes import AllowedSizes
 
@@ -14,10 +14,19 @@ MAX_WORKERS = 1024
 """Processes on one node."""
 MAX_SHOWN = 60
 """So much of a wrong value is told."""
+EXACT = 2.0**53
+"""Up to here a float stands for one whole number."""
 MAX_POINTS = 256
 """Of one curve, and sizes of one trainer."""
 
+
+def whole(value: object) -> object:
+    """A whole number that is written as 1e6 as what it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) <= EXACT else value
+
+
 Nodes = Annotated[int, Field(ge=1, le=MAX_NODES)]
+Whole = Annotated[int, BeforeValidator(whole)]
 
 
 def _workers(value: object) -> object:
@@ -48,6 +57,12 @@ class Sizes(Strict):
     multiple_of: Nodes = 1
     sizes: Annotated[list[Nodes], Field(min_length=1, max_length=MAX_POINTS)] | None = None
     workers: Workers = "auto"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _number(cls, data: object) -> object:
+        """`nodes: 4` stands for `nodes: {max: 4}`."""
+        return {"max": data} if type(data) is int else data
 
     @model_validator(mode="after")
     def _one_form(self) -> Sizes:

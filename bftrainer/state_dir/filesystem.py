@@ -1,4 +1,4 @@
-"""What kind of file system a path is on, as the kernel's table of mounts says."""
+"""The kind of file system that a path is on, from the kernel's table of mounts."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bftrainer.errors import BftrainerError
 from bftrainer.state_dir.filesystem import NO_STORAGE, Mount, mount_of
-from bftrainer.state_dir.way import danger, user_called
+from bftrainer.state_dir.path_safety import danger, user_called
 
 OTHERS = 0o077
 KEPT = ("bftrainer.db*", "key", "instance", "daemon.lock", "logs", "horovod")
@@ -85,19 +85,6 @@ def require_state_dir(path: Path, account: int | None, *, private: bool) -> None
 def nearest(path: Path) -> Path:
     """The folder itself, or the one above it that is there while it is missing. A dangling link is there."""
     return next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
-
-
-def private_file(path: Path, *, append: bool = True) -> int:
-    """Open a file for writing that only we can read, whatever the umask is; make it where it is missing.
-
-    Raises:
-        OSError: it cannot be opened, or is a link.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (os.O_APPEND if append else 0)
-    fd = os.open(path, flags, 0o600)
-    if stat.S_IMODE(os.fstat(fd).st_mode) & OTHERS:
-        os.fchmod(fd, 0o600)
-    return fd
 
 
 def suggested(user: str) -> Path | None:

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bftrainer.errors import BftrainerError
-from bftrainer.state_dir.folder import StateDirError, private_file
+from bftrainer.files import private_file
+from bftrainer.state_dir.folder import StateDirError
 
 NAME = "daemon.lock"
 LOCKLESS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
@@ -21,7 +22,7 @@ LOCKLESS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LockHolder:
     """The daemon that has a state directory, or had it last: its machine, process and start in UTC."""
 
     host: str
@@ -32,11 +33,11 @@ class Holder:
         return f"pid {self.pid} on {self.host}, since {self.since}"
 
 
-def holder_of(state_dir: Path) -> Holder | None:
+def holder_of(state_dir: Path) -> LockHolder | None:
     """The daemon that took the lock last; None if none has said so, or one stopped in order since."""
     try:
         known = json.loads((state_dir / NAME).read_bytes()[:1000])
-        return Holder(str(known["host"]), int(known["pid"]), str(known["since"]))
+        return LockHolder(str(known["host"]), int(known["pid"]), str(known["since"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
@@ -78,7 +79,9 @@ class exclusively:  # noqa: N801  used like a function
         except OSError as error:
             self._close()
             raise BftrainerError(_refused(error, self._folder, before)) from None
-        here = Holder(socket.gethostname(), os.getpid(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        here = LockHolder(
+            socket.gethostname(), os.getpid(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        )
         if self._on_network and before is not None and before.host != here.host:
             self._close()
             raise BftrainerError(
@@ -107,7 +110,7 @@ class exclusively:  # noqa: N801  used like a function
             os.close(self._files.pop())
 
 
-def _refused(error: OSError, folder: Path, holder: Holder | None) -> str:
+def _refused(error: OSError, folder: Path, holder: LockHolder | None) -> str:
     if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
         return f"another daemon ({holder or 'unknown'}) uses {folder}; stop it, or take another --state-dir"
     if error.errno in LOCKLESS:

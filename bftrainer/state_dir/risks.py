@@ -1,11 +1,11 @@
-"""What a daemon warns of at its start, and takes all the same."""
+"""Risks of which a daemon warns at its start."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from bftrainer.state_dir.filesystem import mount_of
-from bftrainer.state_dir.way import ROOT_UID
+from bftrainer.state_dir.path_safety import ROOT_UID
 
 OWN_ACCOUNT = "run it as an account of its own (User= in its unit)"
 

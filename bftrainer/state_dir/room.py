@@ -1,4 +1,4 @@
-"""How much room the disk of a folder has left."""
+"""The free space of a folder's disk."""
 
 from __future__ import annotations
 
@@ -7,29 +7,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MB = 1_000_000
+FILES = 1000
+"""Files (inodes) that a disk must have room for: each trial has a folder."""
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DiskSpace:
     """What an ordinary user may still use: megabytes, and files (None where none are counted)."""
 
     mb: float
     files: int | None
 
-    def lacks(self, mb: float, files: int) -> str:
-        """What there is too little of, if less is left than these bounds; else empty."""
+    def lacks(self, mb: float) -> str:
+        """What there is too little of, if less than `mb` is left or fewer than `FILES`; else empty. With 0 MB
+        nothing is."""
         if self.mb < mb:
             return f"{self.mb:.0f} MB are free, less than min_free_mb {mb:.0f}"
-        if self.files is not None and self.files < files:
-            return f"{self.files} more files (inodes) are possible, less than min_free_files {files}"
+        if mb and self.files is not None and self.files < FILES:
+            return f"{self.files} more files (inodes) are possible, fewer than {FILES:,}"
         return ""
 
 
-def room_of(folder: Path) -> Room:
+def room_of(folder: Path) -> DiskSpace:
     """Ask the file system, which may take as long as a hung one likes.
 
     Raises:
         OSError: it cannot be asked.
     """
     found = os.statvfs(folder)
-    return Room(found.f_bavail * found.f_frsize / MB, found.f_favail if found.f_files else None)
+    return DiskSpace(found.f_bavail * found.f_frsize / MB, found.f_favail if found.f_files else None)

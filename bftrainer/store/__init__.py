@@ -1,1 +1,1 @@
-"""What the daemon stores, in SQLite through SQLAlchemy; Alembic migrates databases of earlier versions."""
+"""The daemon's store, in SQLite through SQLAlchemy; Alembic migrates databases of earlier versions."""

@@ -53,8 +53,11 @@ def place_of(path: Path) -> Path:
     """
     try:
         found = path.resolve()
-        leads_nowhere = path.is_symlink() and not found.parent.is_dir()
-    except (OSError, RuntimeError):  # RuntimeError: links in a circle
+        leads_nowhere = path.is_symlink() and (not found.parent.is_dir() or found.is_symlink())
+    except (
+        OSError,
+        RuntimeError,
+    ):  # links in a circle, before Python 3.13; later they resolve to one of them
         leads_nowhere = True
     if leads_nowhere:
         raise StoreError(f"{path}: a link that leads to no file; remove it, or restore the file")
@@ -99,21 +102,24 @@ def open_database(path: Path) -> sa.Engine:
     sa.event.listen(engine, "connect", _set_pragmas)
     try:
         _patiently_upgrade(engine)
-    except DatabaseError as error:
+    except (DatabaseError, UnicodeDecodeError) as error:
         engine.dispose()
         raise StoreError(f"{path}: {cause(error)}") from error
     except CommandError as error:
         engine.dispose()
         raise StoreError(
-            f"{path}: {error}; written by a newer bftrainer or not its database: "
+            f"{path}: {error}; a newer bftrainer wrote it, one from before 0.9.0, or none: "
             "upgrade bftrainer, or move the file away"
         ) from error
     return engine
 
 
 def cause(error: Exception) -> str:
-    """The first line of what SQLite said, without SQLAlchemy's additions, and what to do where that helps."""
-    said = str(getattr(error, "orig", None) or error).splitlines()[0]
+    """The first line of what SQLite said, without SQLAlchemy's additions, and what to do where that helps. Of
+    a damaged table its message may be no text."""
+    first = getattr(error, "orig", None) or error
+    said = first.object.decode(errors="replace") if isinstance(first, UnicodeDecodeError) else str(first)
+    said = said.splitlines()[0]
     return said + next((f"; {remedy}" for text, remedy in REMEDIES.items() if text in said), "")
 
 

@@ -1,4 +1,4 @@
-"""What is asked of the tables: trainers in brief, and events with what they led to.
+"""Queries: trainers in brief, events with what they led to, and starts of main jobs.
 
 What a query reads is bounded by an index, or by what it returns.
 """
@@ -6,10 +6,12 @@ What a query reads is bounded by an index, or by what it returns.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from bftrainer.model.main_jobs import Affected, MainStart
 from bftrainer.model.reports import Row, TrainerSummary
 from bftrainer.model.trainer import TrainerStatus
 from bftrainer.store import tables as t
@@ -30,6 +32,8 @@ BRIEF = sa.select(
 COUNT = sa.cast(t.ended.c.count, sa.Integer)
 """A number even where the column holds none: 0 then."""
 Item = TypeVar("Item")
+MAIN_STARTS = tuple(column.name for column in t.main_starts.c if column.name != "id")
+AFFECTED = frozenset(Affected)
 _TABLES = {"events": t.events, "pauses": t.pauses, "reports": t.reports}
 
 
@@ -147,3 +151,26 @@ def _owned(c: sa.Connection, trainers: Collection[int], user: str) -> Iterator[i
 def chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     """The items, in parts as large as one query may name."""
     return (items[begin : begin + CHUNK] for begin in range(0, len(items), CHUNK))
+
+
+def add_main_starts(c: sa.Connection, starts: Sequence[MainStart], most: int) -> None:
+    """See `ports.Store.main_started`. Ids follow each other, so that the rows to delete need no counting."""
+    rows = [{name: values[name] for name in MAIN_STARTS} for values in map(asdict, starts)]
+    if not rows:
+        return
+    c.execute(t.main_starts.insert(), rows)
+    last = c.execute(sa.select(sa.func.max(t.main_starts.c.id))).scalar() or 0
+    c.execute(t.main_starts.delete().where(t.main_starts.c.id <= last - most))
+
+
+def main_starts_since(c: sa.Connection, time: float, limit: int) -> list[MainStart]:
+    """See `ports.Store.main_starts`. A row that cannot be read is left out: it is one of many."""
+    own = t.main_starts.c
+    newest = sa.select(*(own[name] for name in MAIN_STARTS)).order_by(own.id.desc()).limit(limit).subquery()
+    query = sa.select(newest).where(newest.c.time >= time)
+    found = []
+    for row in c.execute(query):
+        values = dict(row._mapping)
+        if values["affected"] in AFFECTED and isinstance(values["wait_s"], float):
+            found.append(MainStart(**values | {"affected": Affected(values["affected"])}))
+    return found[::-1]

@@ -9,12 +9,13 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from bftrainer.errors import DamagedError
 from bftrainer.model.actions import Action
 from bftrainer.model.events import Event, TrainerSubmitted
 from bftrainer.model.problem import Plan
 from bftrainer.model.reports import Progress, StoredTrainer, TrainerSummary
 from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
-from bftrainer.store.damage import DamagedError, status_of
+from bftrainer.store.damage import count_of, figures_of, number_of, status_of, text_of
 
 Columns = dict[str, Any]
 """Values for the columns of one row."""
@@ -126,19 +127,19 @@ def to_summary(row: Any) -> TrainerSummary:
     of, warned, work = rest
     return TrainerSummary(
         id=id_,
-        user=user,
-        name=name,
+        user=text_of(user),
+        name=text_of(name),
         status=status_of(status),
-        reason=reason,
-        submitted_at=submitted_at,
-        ended_at=ended_at,
-        samples=samples,
-        step=step,
-        epoch=epoch,
-        rate=rate,
-        metrics=metrics,
-        work=work,
-        of=of,
+        reason=text_of(reason),
+        submitted_at=number_of(submitted_at),
+        ended_at=None if ended_at is None else number_of(ended_at),
+        samples=count_of(samples) or 0,
+        step=count_of(step) or 0,
+        epoch=count_of(epoch) or 0,
+        rate=None if rate is None else number_of(rate),
+        metrics=figures_of(metrics),
+        work=count_of(work),
+        of=count_of(of),
         warned=_texts(warned),
     )
 

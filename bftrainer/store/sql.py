@@ -23,16 +23,15 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from bftrainer.errors import NameTakenError, StoreError, UnstorableError
+from bftrainer.errors import DamagedError, NameTakenError, StoreError, UnstorableError
 from bftrainer.model.actions import Action, Ended
 from bftrainer.model.events import Event
 from bftrainer.model.main_jobs import MainStart
 from bftrainer.model.problem import Plan
 from bftrainer.model.reports import Pause, Progress, Row, StoredTrainer, TrainerSummary
 from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
-from bftrainer.store import main_starts, queries, rows
+from bftrainer.store import queries, rows
 from bftrainer.store import tables as t
-from bftrainer.store.damage import DamagedError
 from bftrainer.store.database import (
     MOST_LOG_BYTES,
     TIDY_LOG_BYTES,
@@ -94,9 +93,12 @@ class SqlStore:
             try:
                 return _insert(c, t.trainers, rows.of_new_trainer(spec, time))
             except IntegrityError as error:
+                ended = t.trainers.c.ended_at
+                own = (t.trainers.c.name == spec.name, t.trainers.c.user == spec.user, ended.is_(None))
+                other = c.execute(sa.select(sa.func.max(t.trainers.c.id)).where(*own)).scalar_one()
                 raise NameTakenError(
                     f"an unfinished trainer is called {spec.name!r}; choose another name, or "
-                    f"end that one first: bftrainer cancel {spec.name}"
+                    f"end that one first: bftrainer cancel {other or spec.name}"
                 ) from error
 
     def record(
@@ -151,7 +153,7 @@ class SqlStore:
     def main_started(self, starts: Sequence[MainStart], most: int) -> None:
         """See `ports.Store.main_started`."""
         with self._writing() as c:
-            main_starts.add(c, starts, most)
+            queries.add_main_starts(c, starts, most)
 
     def put(self, key: str, value: str) -> None:
         """See `ports.Store.put`."""
@@ -180,7 +182,7 @@ class SqlStore:
     def main_starts(self, since: float, limit: int) -> list[MainStart]:
         """See `ports.Store.main_starts`."""
         with self._reading(self._query_s) as c:
-            return main_starts.since(c, since, limit)
+            return queries.main_starts_since(c, since, limit)
 
     def trainers(self) -> list[StoredTrainer]:
         """See `ports.Store.trainers`."""
@@ -264,7 +266,7 @@ class SqlStore:
                     found.append(rows.to_trainer(row))
                 except DamagedError as error:
                     if damaged is None:
-                        raise StoreError(f"{self._path}: {error}") from error
+                        raise DamagedError(f"{self._path}: {error}") from error
                     damaged(row.id, str(error))
         return found
 
@@ -297,7 +299,7 @@ class SqlStore:
                     raw.set_progress_handler(None, 0)
         except UNSTORABLE as error:
             raise UnstorableError(f"{self._path}: a value cannot be stored: {cause(error)}") from error
-        except (DatabaseError, PoolTimeoutError) as error:
+        except (DatabaseError, PoolTimeoutError, UnicodeDecodeError) as error:
             if "interrupted" in str(error) and monotonic() > deadline:
                 own = limit_s in (OWN_S, TIDY_S)
                 more = "it is damaged: restore it from a backup" if own else "ask for less"

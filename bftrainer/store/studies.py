@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import Insert, insert
 
 from bftrainer.model.studies import StoredStudy, StoredTrial
 from bftrainer.store import tables as t
+from bftrainer.store.damage import number_of, text_of
 
 Transaction = Callable[[], AbstractContextManager[sa.Connection]]
 
@@ -75,4 +77,20 @@ class StudyTables:
         order = (t.studies.c.ended_at.desc(), t.studies.c.id.desc())
         query = sa.select(t.studies).where(which).order_by(*order).limit(limit)
         with self._reading() as c:
-            return [StoredStudy(**row._mapping) for row in c.execute(query)]
+            return [_study(row) for row in c.execute(query)]
+
+
+def _study(row: Any) -> StoredStudy:
+    return StoredStudy(
+        id=row.id,
+        user=text_of(row.user),
+        name=text_of(row.name),
+        text=text_of(row.text),
+        file=text_of(row.file),
+        base=text_of(row.base),
+        status=text_of(row.status),
+        reason=text_of(row.reason),
+        submitted_at=number_of(row.submitted_at),
+        ended_at=None if row.ended_at is None else number_of(row.ended_at),
+        brief=row.brief,
+    )

@@ -1,1 +1,1 @@
-"""What the daemon tells of itself: log lines and counts for Prometheus."""
+"""The daemon's log lines, and counts for Prometheus."""

@@ -1,4 +1,4 @@
-"""Which bounds users, clients and agents have hit lately, how often, and which of them most."""
+"""Counts the bounds that users, clients and agents have hit lately, and who hit each most."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class _LastHour:
             self.closed.update(minute.by)
 
 
-class Bounds:
+class BoundHits:
     """Counts hits by the minute; memory is bounded, whatever hits. Safe to use from several threads.
 
     The names of bounds come from the program, never from users.

@@ -9,20 +9,33 @@ from __future__ import annotations
 import json
 import logging
 import os
+import queue
 import re
 import sys
-from collections.abc import Iterable, Mapping
-from typing import IO, Literal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from logging.handlers import QueueHandler, QueueListener
+from typing import IO, Any, Literal
 
-from bftrainer.telemetry.log_limit import LimitedHandler, LogLimit
+from bftrainer.model.text import shown
 
 Format = Literal["auto", "text", "logfmt"]
 
 PLAIN = re.compile(r"[\w.:/@+,%*-]+", re.ASCII)
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 MAX_VALUE = 2_000
 MAX_TRACE = 16_000  # journald cuts lines at 48 KiB, and the rest would look like a line of its own
 MAX_NAMES = 20
+WINDOW_S = 60.0
+LINES_OF_A_KIND = 300
+"""Lines of one kind in `WINDOW_S`: whatever users cause, the log fills no disk. journald, which rotates its
+files, allows 10,000 of all kinds in 30 s."""
+QUEUED = 2000
+"""Lines that wait for a standard error that takes none at the moment; further ones are lost."""
+FLUSH_S = 2.0
+"""At its end, the process waits so long until all lines are written."""
 PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
 """Levels and syslog's numbers for them; what is below is 7, debug."""
 
@@ -44,28 +57,79 @@ def names(nodes: Iterable[str]) -> str | None:
     return ",".join(ordered[:MAX_NAMES] + more) or None
 
 
+class RateFilter(logging.Filter):
+    """Admits `most` lines of each kind in `WINDOW_S`; `lines_left_out` tells the number of the others.
+
+    A kind is an event (see `note`), or one place of the program that writes a message: users can influence a
+    message's text.
+    """
+
+    def __init__(self, most: int = LINES_OF_A_KIND, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._most, self._clock = most, clock
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._until = clock() + WINDOW_S
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Count a line; is it one of the first of its kind?"""
+        kind = _kind(record)
+        with self._lock:
+            over = self._counts if self._clock() >= self._until else None
+            if over is not None:
+                self._counts, self._until = Counter(), self._clock() + WINDOW_S
+            self._counts[kind] += 1
+            admitted = self._counts[kind] <= self._most
+        for other, count in (over or {}).items():
+            if count > self._most:
+                logger = logging.getLogger(record.name)
+                note(logger, "lines_left_out", logging.WARNING, kind=other, count=count - self._most)
+        return admitted
+
+
+def _kind(record: logging.LogRecord) -> str:
+    """An event with the bound or part that it names, or a line of the program."""
+    event = getattr(record, "event", None)
+    if event is None:
+        return f"{record.name}:{record.lineno}"
+    return ":".join([event, *(str(_of(record)[key]) for key in ("bound", "part") if key in _of(record))])
+
+
+class QueuedHandler(QueueHandler):
+    """Has a thread write the lines: a stream that takes nothing keeps nobody waiting, and loses lines."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._waiting: queue.Queue[Any] = queue.Queue(QUEUED)
+        super().__init__(self._waiting)
+        QueueListener(self._waiting, logging.StreamHandler(stream)).start()
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Give a line to the thread, unless too many wait for it."""
+        with suppress(queue.Full):
+            super().enqueue(record)
+
+    def flush(self) -> None:
+        """Wait until all lines are written, for `FLUSH_S` at most."""
+        with self._waiting.all_tasks_done:
+            self._waiting.all_tasks_done.wait_for(lambda: not self._waiting.unfinished_tasks, FLUSH_S)
+
+
 def configure(
-    form: Format, *, verbose: bool = False, stream: IO[str] | None = None, limit: LogLimit | None = None
+    form: Format, *, verbose: bool = False, stream: IO[str] | None = None, bounded: bool = False
 ) -> None:
     """Send the whole process's log to its standard error; the form `auto` follows from what reads there.
 
-    With a `limit`, only what it admits is written, in a thread of its own: a standard error that takes
-    nothing, such as a pipe whose reader is stuck, then keeps nobody waiting.
+    A `bounded` log takes so many lines in a minute, and waits for no reader of standard error.
     """
     out = sys.stderr if stream is None else stream
     logfmt = form == "logfmt" or (form == "auto" and read_by_journald(out, os.environ))
-    handler = logging.StreamHandler(out) if limit is None else LimitedHandler(out, limit)
+    handler: logging.Handler = QueuedHandler(out) if bounded else logging.StreamHandler(out)
+    if bounded:
+        handler.addFilter(RateFilter())
     handler.setFormatter(Logfmt() if logfmt else Text())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
     for noisy in ("asyncio", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-
-
-def tell_left_out() -> None:
-    """Have the log tell how many lines the last minute has left out, even if no other line is written."""
-    for handler in logging.getLogger().handlers:
-        if isinstance(handler, LimitedHandler):
-            handler.tell_left_out()
 
 
 def read_by_journald(stream: IO[str], environ: Mapping[str, str]) -> bool:
@@ -85,13 +149,16 @@ class Text(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's name
         """The message with its fields."""
-        record.message = " ".join([_visible(record.message), *_fields(_of(record))])
+        said = record.message
+        if not hasattr(record, "event") and "=" in said:  # an exception's text or a script's last line
+            said = _json(said)  # in quotes, as those of fields: no part of it looks like a field
+        record.message = " ".join([shown(said), *_fields(_of(record))])
         return super().formatMessage(record)
 
     def formatException(self, ei: object) -> str:  # noqa: N802
         """The traceback, each line marked."""
         lines = super().formatException(ei).splitlines()  # type: ignore[arg-type]
-        return "\n".join(f"  | {_visible(line)}" for line in lines)
+        return "\n".join(f"  | {shown(line)}" for line in lines)
 
 
 class Logfmt(logging.Formatter):
@@ -135,8 +202,3 @@ def _value(value: object, most: int = MAX_VALUE) -> str:
 
 def _json(text: str) -> str:
     return json.dumps(text).replace("\x7f", "\\u007f")
-
-
-def _visible(text: str) -> str:
-    """Text on one line: control characters are escaped as in JSON."""
-    return CONTROL.sub(lambda found: _json(found[0])[1:-1], text)

@@ -1,4 +1,4 @@
-"""What is exported for Prometheus: counts since the daemon began, and the state of this moment."""
+"""Metrics for Prometheus: counts since the daemon began, and the state of this moment."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What the daemon reports of itself: for each thing that happens, a line in the log and counts for
-Prometheus.
+"""Reports what happens in the daemon: by a line in the log and counts for Prometheus.
 
 Each kind of thing has one method, called where it happens; nothing here decides or acts. All methods may be
 called from any thread, and as often as anything happens: the log's rate is limited.
@@ -28,7 +27,7 @@ from bftrainer.model.machine import Pilot
 from bftrainer.model.main_jobs import Affected, MainStart
 from bftrainer.model.problem import Plan
 from bftrainer.model.reports import Pause
-from bftrainer.telemetry.bounds import Bounds
+from bftrainer.telemetry.bounds import BoundHits
 from bftrainer.telemetry.log import names, note
 from bftrainer.telemetry.metrics import Metrics
 from bftrainer.telemetry.troubles import PASSES_S, Part, Trouble, Troubles
@@ -45,7 +44,7 @@ class Telemetry:
     def __init__(self) -> None:
         self.metrics = Metrics(__version__)
         self.troubles = Troubles(ended=_recovered)
-        self.bounds = Bounds()
+        self.bounds = BoundHits()
         self._rescaled: dict[int, int] = {}  # trainer -> the last generation that was counted
 
     def took(self, event: Event, plan: Plan | None, actions: Sequence[Action], ended: Ended | None) -> None:

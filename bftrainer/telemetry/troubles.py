@@ -1,4 +1,4 @@
-"""What is wrong with the daemon at the moment: the one register that status, probes and metrics read."""
+"""The register of the daemon's present troubles, which status, probes and metrics read."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Literal, get_args
 Part = Literal[
     "engine",
     "scheduler",
+    "nodes",
     "queue",
     "store",
     "disk",

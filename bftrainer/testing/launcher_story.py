@@ -1,4 +1,4 @@
-"""What the stories of the launchers' contract are made of."""
+"""Building blocks for the stories of the launchers' contract."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Moment = Literal["start", "step"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainerView:
+class ShownTrainer:
     """The trainer as `bftrainer show` describes it: `members` in rank order, `workers` node -> phase."""
 
     status: TrainerStatus
@@ -111,7 +111,7 @@ class LauncherWorld(Protocol):
 
     # what there is to see
 
-    def trainer(self) -> TrainerView:
+    def trainer(self) -> ShownTrainer:
         """The trainer as it is now."""
         ...
 

@@ -23,13 +23,13 @@ from typing import Any
 
 from bftrainer.agent.process import adopt_orphans
 from bftrainer.agent.warm import WarmPool
-from bftrainer.agent.worker import Worker
+from bftrainer.agent.worker import WorkerProcess
 
 START_S = 240.0
 Message = dict[str, Any]
 
 
-class Workers:
+class ForkedWorkers:
     """Workers of one trainer, each on a node of its own, forked from one warm process.
 
     What they print goes to `folder`/<node>.log. Every message that a worker sends is kept in `said[node]`,
@@ -46,13 +46,13 @@ class Workers:
             "checkpoint_every_s": checkpoint_every_s,
         }
         self._members: tuple[str, ...] = ()
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[str, WorkerProcess] = {}
         self._news = threading.Condition()
         self._loop = asyncio.new_event_loop()
         self._warm = WarmPool(str(folder))
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> ForkedWorkers:
         adopt_orphans()
         self._thread.start()
         return self
@@ -85,7 +85,7 @@ class Workers:
             "warm": True,
             "worker": self._orders,
         }
-        worker = Worker(
+        worker = WorkerProcess(
             order,
             node,
             "127.0.0.1",

@@ -86,7 +86,7 @@ class Characteristics:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class PoolOverTime:
     """The pool over time: `sizes[i]` nodes from `times[i]` until `times[i + 1]`; times has one more.
 
     `joined[i]` and `left[i]` nodes change at `times[i]`; none do at the begin and the end of the log.
@@ -105,7 +105,7 @@ def lengths(log: Log) -> tuple[Floats, Floats]:
     return found, count.astype(float)
 
 
-def course(log: Log) -> Course:
+def course(log: Log) -> PoolOverTime:
     """How many nodes are in the pool over the log's span."""
     start, end = _bounds(log)
     starts, starting = np.unique(start, return_counts=True)  # a log has millions, but few distinct ones
@@ -116,7 +116,7 @@ def course(log: Log) -> Course:
     left[np.searchsorted(moments, ends)] = ending
     sizes = np.cumsum(joined - left)[:-1]
     joined[0] = left[-1] = 0
-    return Course(moments, sizes, joined[:-1], left[:-1])
+    return PoolOverTime(moments, sizes, joined[:-1], left[:-1])
 
 
 def characterise(log: Log) -> Characteristics:

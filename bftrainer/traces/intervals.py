@@ -8,25 +8,29 @@ from __future__ import annotations
 import csv
 import gzip
 import lzma
+import zipfile
 import zlib
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO
 
 from bftrainer.errors import BftrainerError
-from bftrainer.files import open_regular
 from bftrainer.model.events import NodesChanged
 from bftrainer.traces.whole_file import whole_file
 
-UNREADABLE = (OSError, lzma.LZMAError, zlib.error, EOFError, UnicodeDecodeError, csv.Error)
+UNREADABLE = (
+    OSError,
+    lzma.LZMAError,
+    zlib.error,
+    zipfile.BadZipFile,
+    EOFError,
+    UnicodeDecodeError,
+    csv.Error,
+)
 """What reading a damaged or truncated file, or one that is no text, may raise."""
-MOST_CHARACTERS = 4_000_000
-"""A line has no more, such as one that names all nodes of a machine."""
 COLUMNS = ("idle_start", "idle_end", "node")
 
 
@@ -43,36 +47,6 @@ class Interval(NamedTuple):
     start: float
     end: float
     node: str
-
-
-@contextmanager
-def open_text(path: Path) -> Iterator[TextIO]:
-    """Open a regular file as text. Its first bytes tell whether it is plain, gzip or xz."""
-    with open_regular(path) as raw, unpacked(raw) as text:
-        yield text
-
-
-def lines_of(text: TextIO) -> Iterator[str]:
-    """The lines of a text; a packed file of a few kB may have one of any length.
-
-    Raises:
-        LogError: one has more than `MOST_CHARACTERS`.
-    """
-    for number, line in enumerate(iter(partial(text.readline, MOST_CHARACTERS + 1), ""), start=1):
-        if len(line) > MOST_CHARACTERS:
-            raise LogError(f"line {number} has more than {MOST_CHARACTERS:,} characters: this is no log")
-        yield line
-
-
-def unpacked(raw: BinaryIO, *, errors: str = "strict") -> TextIO:
-    """The text of an open file, plain, gzip or xz; `errors` as for the built-in `open`."""
-    magic = raw.read(6)
-    raw.seek(0)
-    if magic.startswith(b"\x1f\x8b"):
-        return TextIOWrapper(gzip.open(raw), encoding="utf-8", errors=errors, newline="")
-    if magic.startswith(b"\xfd7zXZ\x00"):
-        return TextIOWrapper(lzma.open(raw), encoding="utf-8", errors=errors, newline="")
-    return TextIOWrapper(raw, encoding="utf-8", errors=errors, newline="")
 
 
 def write(

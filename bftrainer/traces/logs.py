@@ -1,13 +1,14 @@
 """Reads a log of any format: finds the format, lets its module read, checks how much is broken.
 
 The module of a format has `recognises(line)` and `read(lines, options)`, and stands in FORMATS under the
-format's name. Readers stream from a plain, gzip or xz file. Lines that a reader does not understand are
-counted and shown; if their share exceeds what the options allow, the log is refused.
+format's name. Readers stream, also from packed files (see `packed`). Lines that a reader does not understand
+are counted and shown; if their share exceeds what the options allow, the log is refused.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -33,7 +34,8 @@ from bftrainer.traces.formats import (
 )
 from bftrainer.traces.formats.lines import Lines
 from bftrainer.traces.formats.options import LogOptions
-from bftrainer.traces.intervals import UNREADABLE, Interval, LogError, first_nodes, lines_of, unpacked
+from bftrainer.traces.intervals import UNREADABLE, Interval, LogError, first_nodes
+from bftrainer.traces.packed import lines_of, unpacked
 
 __all__ = ["FORMATS", "Log", "LogOptions", "cut", "load"]
 
@@ -51,6 +53,14 @@ FORMATS: dict[str, ModuleType] = {
 LOOKED_AT = 50
 """The first so many lines tell the format of a log."""
 REPORT_EVERY = 1000
+OTHERS = (
+    (re.compile(r"[{\[]"), "it is JSON; of Slurm's jobs take sacct --parsable2, see docs/traces.md"),
+    (re.compile(r"JobID(Raw)? +\S"), "it is what sacct prints in columns; take sacct --parsable2"),
+    (re.compile(r"JOBID +(PARTITION|USER)"), "it lists jobs of one moment; take sacct, lsb.acct, or samples"),
+    (re.compile(r"NODELIST +NODES"), "it is what sinfo -N prints; take sinfo -h in samples"),
+    (re.compile(r"<"), "it is HTML or XML: save the file itself, not the page that shows it"),
+)
+"""How texts begin that tell what they are, and what to take instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +192,15 @@ def detect(head: Iterable[str]) -> str:
     Raises:
         LogError: none does.
     """
+    first = ""
     for line in head:
+        first = first or line.strip()
         for name, reader in FORMATS.items():
             if reader.recognises(line.rstrip()):
                 return name
+    for known, what in OTHERS:
+        if known.match(first):
+            raise LogError(f"of no known format: {what}")
     raise LogError(f"of no known format; if it is one of {', '.join(FORMATS)}, name it with --format")
 
 

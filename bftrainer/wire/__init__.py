@@ -1,1 +1,1 @@
-"""What daemon, agents and workers say to each other: the messages, their seals and the connections."""
+"""Messages between daemon, agents and workers, their seals and the connections."""

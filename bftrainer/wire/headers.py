@@ -1,4 +1,4 @@
-"""What the request of an agent says before anything is proven: which pilot's secret is to check the rest."""
+"""Headers of an agent's request, before anything is proven: they name the pilot whose secret checks it."""
 
 from __future__ import annotations
 

@@ -40,12 +40,12 @@ TOGETHER = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubLimits:
-    """What agents may use: see `settings.limits` for each. Sizes are in bytes."""
+    """What agents may use at most; an agent runs as its user, who may put anything in its place."""
 
-    message: int = 64_000
-    per_second: float = 20.0
-    queue: int = 4_000_000
-    newcomers: int = 512
+    message: int = 64_000  # bytes of one message
+    per_second: float = 20.0  # messages; one counts once more for each 4 kB. Agents merge their reports
+    queue: int = 4_000_000  # bytes that wait for one agent; `TOGETHER` times as many for all
+    newcomers: int = 512  # connections that have proven nothing yet
 
 
 @dataclass(slots=True, eq=False)
@@ -101,10 +101,10 @@ class Hub:
 
     Every message but the daemon's challenge is sealed with the secret of the agent's pilot, `secret_of(tag)`.
     So a process that finds the port, or sits between the two, can neither pose as a node nor give orders to
-    one. An agent runs as its user, so what it may use is bounded: `limits`, read anew for every connection.
+    one. An agent runs as its user, so `limits` bound what it may use.
     """
 
-    def __init__(self, secret_of: Callable[[str], str], limits: Callable[[], HubLimits] = HubLimits) -> None:
+    def __init__(self, secret_of: Callable[[str], str], limits: HubLimits = HubLimits()) -> None:
         self._secret_of, self._limits = secret_of, limits
         self._events: AgentEvents | None = None
         self._agents: dict[str, _Agent] = {}
@@ -140,7 +140,7 @@ class Hub:
             self._written = (message, json.dumps(message))
         if not agent.outbox.put(agent.ours.put_text(self._written[1])):
             self._too_slow(node, agent)
-        elif self._waiting.bytes > TOGETHER * self._limits().queue:
+        elif self._waiting.bytes > TOGETHER * self._limits.queue:
             fullest = max(self._agents, key=lambda n: self._agents[n].outbox.bytes)
             self._too_slow(fullest, self._agents[fullest])
 
@@ -149,7 +149,7 @@ class Hub:
     ) -> web.StreamResponse:
         """Handle an agent's connection, for as long as it lives; `proven` is called when it has proven to be
         one."""
-        events, limits, cut = self._events, self._limits(), _cut(request)
+        events, limits, cut = self._events, self._limits, _cut(request)
         answer = refusal(request)
         if answer is not None or events is None:
             said = answer.text if answer is not None else "the daemon has just begun"
@@ -259,8 +259,8 @@ class Hub:
             elif frame.type is aiohttp.WSMsgType.PING:
                 await ws.pong(frame.data)
             elif getattr(frame.data, "code", None) == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
-                events.at_bound("max_message_kb", node, self._limits().message / 1000)
-            rate, per_second = self._rates_of(agent.tag).messages, self._limits().per_second
+                events.at_bound("max_message_kb", node, self._limits.message / 1000)
+            rate, per_second = self._rates_of(agent.tag).messages, self._limits.per_second
             wait_s = rate.take(cost)
             if rate.short_s() > FLOOD_S:
                 events.flooded(
@@ -275,19 +275,18 @@ class Hub:
 
     def _rates_of(self, tag: str) -> _Rates:
         """What a pilot's agent has used, over all its connections."""
-        per_second, known = self._limits().per_second, self._rates.get(tag)
-        if known is None or known.messages.rate != per_second:
+        if tag not in self._rates:
             if len(self._rates) >= MAX_KNOWN:
                 self._rates = {t: r for t, r in self._rates.items() if not r.connects.full}
-            connects = known.connects if known is not None else _connects()
-            self._rates[tag] = _Rates(Bucket(per_second, per_second * BURST_S), connects)
+            per_second = self._limits.per_second
+            self._rates[tag] = _Rates(Bucket(per_second, per_second * BURST_S), _connects())
         return self._rates[tag]
 
     def _too_slow(self, node: str, agent: _Agent) -> None:
         agent.is_cut = True
         agent.cut()
         if self._events is not None:
-            self._events.at_bound("max_unsent_kb", node, self._limits().queue / 1000)
+            self._events.at_bound("max_unsent_kb", node, self._limits.queue / 1000)
 
     def _forget(self, node: str, agent: _Agent) -> bool:
         """Drop a node's connection; whether it was the present one."""

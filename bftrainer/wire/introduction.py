@@ -1,4 +1,4 @@
-"""How an agent proves to the daemon which pilot it is in, before anything that it says is read.
+"""Has an agent prove to the daemon which pilot it is in, before anything that it says is read.
 
 The agent's request names its pilot in headers. The daemon sends a challenge, and the agent answers with its
 hello, whose MAC is checked over the bytes as they came. A connection that has not got that far is nobody's:

@@ -1,4 +1,4 @@
-"""What waits to be sent to agents: bounded, as an agent may not read."""
+"""The queue of texts for an agent: bounded, as an agent may not read."""
 
 from __future__ import annotations
 

@@ -21,14 +21,15 @@ def parse(text: str | bytes) -> Message:
         found = json.loads(text)
     except RecursionError:
         found = None
-    if type(found) is not dict or not _is_shallow(found):
+    if type(found) is not dict or not is_shallow(found):
         raise ValueError(f"a message is an object of JSON, at most {MAX_DEPTH} deep")
     return found
 
 
-def _is_shallow(value: Any) -> bool:
-    """Whether a value can be walked through without counting how deep one is."""
-    level = [value]
+def is_shallow(value: Any) -> bool:
+    """Whether a value of JSON is at most `MAX_DEPTH` deep, counted without recursion. Later Pythons read some
+    that are too deep for what walks through them."""
+    level = [value] if isinstance(value, dict | list) else []
     for _ in range(MAX_DEPTH):
         level = [inner for outer in level for inner in _inside(outer) if isinstance(inner, dict | list)]
         if not level:

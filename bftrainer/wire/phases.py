@@ -1,4 +1,4 @@
-"""How far a worker is. Apart from `messages`, so that agents need not import pydantic for it."""
+"""The phases of a worker. Apart from `messages`, so that agents need not import pydantic for it."""
 
 from __future__ import annotations
 

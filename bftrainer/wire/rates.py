@@ -1,4 +1,4 @@
-"""How much of the event loop, and how many messages or requests in a time, one client or agent may use."""
+"""Bounds the messages or requests of one client or agent in a time, and its part of the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker may say, as its agent checks it. Apart from `messages`: agents do without pydantic.
+"""Checks the messages of a worker, for its agent. Apart from `messages`: agents do without pydantic.
 
 A worker runs its user's script, which may write anything to its connection. The agent passes on only what is
 of a known kind, and makes texts fit: an honest worker's reason may be a whole traceback, with ends of lines
@@ -16,10 +16,12 @@ from bftrainer.wire.parse import parse
 OF_WORKERS = frozenset(
     {
         *("attached", "ready", "joined", "caught_up", "progress", "metrics", "resumed"),
-        *("finished", "left", "broken", "kv", "busy", "failed"),
+        *("finished", "left", "broken", "kv", "busy", "failed", "warned"),
     }
 )
 """The kinds of messages that a worker may send. Others, such as `exited`, are its agent's alone."""
+TO_AGENT = frozenset({"snapshot"})
+"""Those that are for its agent, which tells nobody."""
 MERGED = frozenset({"progress", "metrics"})
 """Those of which only the latest counts."""
 MAX_LINE = 40 * 1024
@@ -38,7 +40,7 @@ def heard(line: bytes) -> Message:
     """
     message = parse(line)
     kind, generation = message.get("type"), message.get("generation", 0)
-    if not isinstance(kind, str) or kind not in OF_WORKERS:
+    if not isinstance(kind, str) or kind not in OF_WORKERS | TO_AGENT:
         raise ValueError(f"a worker sends no {str(kind)[:MAX_NAME]!a}")
     if type(generation) is not int:
         raise ValueError(f"a generation is a number, not {str(generation)[:MAX_NAME]!a}")

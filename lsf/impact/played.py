@@ -23,9 +23,9 @@ from bftrainer.engine.step import step
 from bftrainer.model.events import Event, TrainerSubmitted
 from bftrainer.model.reports import Message
 from bftrainer.model.trainer import Points, Scalability, Trainer, TrainerSpec
-from bftrainer.nodes.conduct import Conduct
 from bftrainer.nodes.nodes import Nodes
 from bftrainer.nodes.pilots import Pilots
+from bftrainer.nodes.quarantine import Quarantine
 from bftrainer.schedulers.lsf.make import batch
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.sources import load
@@ -65,7 +65,7 @@ class Side:
             start_s=own.pilot_start_s,
             spare_s=own.spare_s,
             per_minute=own.submissions_per_minute,
-            conduct=Conduct(lsf, frozenset),
+            quarantine=Quarantine(lsf, frozenset),
         )
         self.nodes = Nodes(
             settings=self.settings,

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from bftrainer.errors import SchedulerError
-from bftrainer.schedulers.lsf.ask import Scope
 from bftrainer.schedulers.lsf.command import HOPELESS, PRINTED
+from bftrainer.schedulers.lsf.commands import Scope
 from bftrainer.schedulers.lsf.questions import Questions
-from bftrainer.schedulers.shared.command import Output
+from bftrainer.schedulers.shared.command import CommandOutput
 from lsf.emulator.commands.context import Answer, Call, Lsf
 from lsf.emulator.commands.registry import answer
 from lsf.emulator.core.cluster import Cluster
@@ -81,7 +81,7 @@ class VirtualQuestions(Questions):
         stdin: str = "",
         question: bool = False,
         besides: Mapping[str, str] | None = None,
-    ) -> Output:
+    ) -> CommandOutput:
         """Return an answer after `ANSWER_S`; where LSF does not answer, what a command does that is bounded
         as ours are."""
         for _ in range(int(PRINTED["LSB_NTRIES"])):
@@ -93,4 +93,4 @@ class VirtualQuestions(Questions):
         if made.hang and not question:
             await asyncio.sleep(self._timeout_s)
             raise SchedulerError(f"LSF does not answer: {made.err.strip()}")
-        return Output(made.code, made.out.encode(), made.err, took_s=ANSWER_S)
+        return CommandOutput(made.code, made.out.encode(), made.err, took_s=ANSWER_S)

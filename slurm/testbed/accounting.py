@@ -46,6 +46,11 @@ def environment(directory: Path, env: Mapping[str, str]) -> dict[str, str]:
     return {**env, "MYSQL_UNIX_PORT": str(socket(directory))}
 
 
+def cluster(name: str) -> tuple[str, ...]:
+    """The command that makes a cluster known before its slurmctld does."""
+    return ("sacctmgr", "-i", "add", "cluster", name)
+
+
 def associations(cluster: str, users: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Commands that let users submit: to the account `main`, and as bftrainer's pilots."""
     change = ("sacctmgr", "-i")

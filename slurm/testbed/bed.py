@@ -184,8 +184,11 @@ class Testbed:
         self._start_munged()
         if self.plan.slurmdbd_port:
             self._start_accounting()
+            self.run(accounting.cluster(self.plan.cluster))
+            self._associate(
+                ["root", *names]
+            )  # first: slurmctld ends where AllowQos names a QOS that is not there
         self.start_controller()
-        self._associate(["root", *names])
         for node in self.plan.names():
             self.start_slurmd(node)
         self.wait_idle()

@@ -16,6 +16,7 @@ from benchmarks.testbeds import load
 from benchmarks.testbeds.errors import TestbedError
 from benchmarks.testbeds.load import RETRY_S
 from benchmarks.testbeds.workload import MainJob
+from bftrainer.schedulers.slurm.scheduler import UNANSWERED
 from slurm.testbed.bed import Testbed
 
 SUBMIT_S = 20.0
@@ -92,7 +93,7 @@ class Load(load.Load):
         except subprocess.TimeoutExpired:
             return self._found(self.name(job))
         except TestbedError as error:
-            if "controller" in str(error) or "timed out" in str(error):
+            if any(words in str(error) for words in ("controller", "timed out", *UNANSWERED)):
                 return self._found(self.name(job))
             raise
 

@@ -197,7 +197,7 @@ def run(seconds: float, seed: int, nodes: int, story: Path | None) -> list[str]:
     """One soak; returns what was violated. `story` gets what daemon, agents and workers have said."""
     rng = random.Random(seed)
     with Testbed(nodes) as bed:
-        site = SlurmSite(bed, min_free_mb=0, min_free_files=0)  # its disk is small
+        site = SlurmSite(bed, min_free_mb=0)  # its disk is small
         try:
             with small_disk(site) as mounted:
                 if not mounted:

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.testbeds.waiting import until
 from bftrainer.model.finding import Level
-from bftrainer.schedulers.slurm.heterogeneous import CHECK
+from bftrainer.schedulers.slurm.check.heterogeneous import CHECK
 from slurm.testbed import Testbed, why_not
 from slurm.testbed.plan import FRAGMENTS
 
@@ -148,3 +148,28 @@ def test_without_it_slurm_preempts_pilots_and_puts_the_job_off_which_starttime_u
     bed.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
     assert until(lambda: runs(bed, job), SOON_S)
     emptied(bed)
+
+
+def test_what_a_site_has_added_is_undone_in_the_order_that_is_told() -> None:
+    """First the partition goes, then the QOS that it lets in: slurmctld starts after each step."""
+    if why := why_not(slurmdbd=True):
+        pytest.skip(why)
+    told = "".join((FRAGMENTS / f"bftrainer-{name}.sh").read_text() for name in ("qos", "heterogeneous"))
+    undo = re.findall(r"sacctmgr delete (account|qos) ([\w-]+)", told)
+    assert undo == [("account", "bftrainer"), ("qos", "bftrainer"), ("qos", "QOS-het")]
+    with Testbed(nodes=1, heterogeneous=True) as bed:
+        conf = bed.plan.conf
+        conf.write_text(re.sub(r"(?m)^Include .*$", "", conf.read_text()))
+        restarted(bed)
+        assert "backfill" not in bed.run(["sinfo", "-h", "-o", "%R"]).stdout
+        for kind, name in undo:
+            bed.run(["sacctmgr", "-i", "delete", kind, name.replace("QOS", "normal")])
+        restarted(bed)
+        left = bed.run(["sacctmgr", "-n", "-P", "show", "qos", "format=Name,Preempt"]).stdout.splitlines()
+        assert left == ["normal|"]
+
+
+def restarted(bed: Testbed) -> None:
+    bed.stop_controller()
+    bed.start_controller()
+    bed.wait_idle()

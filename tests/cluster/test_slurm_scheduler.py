@@ -14,10 +14,10 @@ import pytest
 
 from bftrainer.errors import SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot, Snapshot
-from bftrainer.schedulers.shared import templates
-from bftrainer.schedulers.shared.template import Template
+from bftrainer.schedulers.shared import pilot_job
+from bftrainer.schedulers.shared.pilot_job import Template
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
-from bftrainer.settings.pilots import PILOT_MAX_S
+from bftrainer.settings.batch.pilots import PILOT_MAX_S
 from bftrainer.testing.scheduler import SchedulerContract
 from slurm.testbed import Testbed, TestbedError
 from tests.support.slurm_schedulers import LONG_S, run, schedulers, until
@@ -350,7 +350,7 @@ def test_the_secret_reaches_the_pilot_and_no_command_line(clean: Testbed, tmp_pa
         await scheduler.submit(pilot, secret)
         snapshot = await until(scheduler, lambda s: log.exists() and log.read_text() != "")
         assert log.read_text().startswith(
-            f"{secret} -m bftrainer.agent --node n1 --tag {pilot.tag} --daemon 127.0.0.1:1 "
+            f"{secret} -P -m bftrainer.agent --node n1 --tag {pilot.tag} --daemon 127.0.0.1:1 "
         )
         shown = clean.run(["scontrol", "show", "job", snapshot.pilots[0].job]).stdout
         assert word not in shown
@@ -359,7 +359,7 @@ def test_the_secret_reaches_the_pilot_and_no_command_line(clean: Testbed, tmp_pa
             with contextlib.suppress(OSError):
                 assert word.encode() not in line.read_bytes()
 
-    own = Template(templates.find("slurm-pilot.sh.j2"))
+    own = Template(pilot_job.find("slurm-pilot.sh.j2"))
     run(schedulers(clean, tmp_path, template=own, python=str(python)), scenario)
 
 
@@ -388,7 +388,7 @@ def test_a_pilot_that_cannot_start_is_explained(clean: Testbed, tmp_path: Path, 
         last = "exec sleep 600" if how == "preempted" else 'echo "No module named $2" >&2; exit 1'
         python.write_text(f"#!/bin/sh\n{last}\n")
         python.chmod(0o755)
-    own = Template(templates.find("slurm-pilot.sh.j2"))
+    own = Template(pilot_job.find("slurm-pilot.sh.j2"))
     run(schedulers(clean, tmp_path, template=own, python=str(python)), scenario)
 
 
@@ -427,18 +427,20 @@ def test_a_pilot_that_ignores_its_end_does_not_keep_its_node_for_the_kill_wait(
         await scheduler.poll()
         await scheduler.submit(pilot, "a secret")
         await until(scheduler, lambda snapshot: log.exists() and "\n" in log.read_text())
+        processes = [Path(f"/proc/{number}/status") for number in log.read_text().splitlines()[0].split()]
+        await until(scheduler, lambda snapshot: all("State:\tT" in one.read_text() for one in processes))
         began = time.monotonic()
         await scheduler.cancel([pilot])
         await until(scheduler, lambda snapshot: not snapshot.pilots and why(snapshot)["n1"] == "")
         assert time.monotonic() - began < kill_wait_s - 1
-        for number in log.read_text().splitlines()[0].split():
-            status = Path(f"/proc/{number}/status")
+        for status in processes:
             assert not status.exists() or "State:\tZ" in status.read_text(), "no process is left"
 
     assert "KillWait=5" in clean.plan.conf.read_text()
     run(schedulers(clean, tmp_path, template=Template(template)), scenario)
 
 
+@pytest.mark.nightly  # beside other clusters on two cores, slurmd takes a minute at times to end such steps
 def test_steps_that_a_user_adds_to_its_pilot_do_not_keep_the_node_for_the_kill_wait(
     clean: Testbed, tmp_path: Path
 ) -> None:

@@ -125,6 +125,7 @@ def test_nothing_is_trained_as_root_or_as_the_daemon(site: SharedSite, service: 
     spec = site.place / "spec.yaml"
     spec.write_text(SPEC.format(name="forbidden", python="python"))
     spec.chmod(0o644)
+    (site.place / "train.py").touch(0o644)
     done = site.bftrainer(user, "submit", str(spec))
     assert done.returncode == 1 and f"trainers of {user} are not run here" in done.stderr
 

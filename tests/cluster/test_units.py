@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,3 +51,31 @@ def test_sudo_would_not_run_with_no_new_privileges(users: tuple[str, str], rule:
     )
     assert done.returncode != 0
     assert "no new privileges" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.parametrize(
+    ("dropins", "most"),
+    [((), 59), (("bftrainer-no-sudo.conf",), 14)],
+    ids=["with sudo", "without"],
+)
+def test_the_unit_has_what_can_be_had_without_loss(
+    tmp_path: Path, dropins: tuple[str, ...], most: int
+) -> None:
+    """As systemd measures exposure, times ten: to become another user by sudo rules the rest out."""
+    folder = tmp_path / "etc/systemd/system"
+    (folder / "bftrainer.service.d").mkdir(parents=True)
+    (folder / UNIT.name).write_text(UNIT.read_text())
+    for name in dropins:
+        (folder / "bftrainer.service.d" / name).write_text((UNIT.parent / name).read_text())
+    done = subprocess.run(
+        [
+            *("systemd-analyze", "security", "--offline=true", f"--root={tmp_path}"),
+            *(f"--threshold={most}", "--no-pager", UNIT.name),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "InaccessiblePaths=-/dev/shm" in UNIT.read_text()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.schedulers.lsf.ask import Form
+from bftrainer.schedulers.lsf.commands import Form
 from bftrainer.schedulers.lsf.scheduler import LsfScheduler
 from bftrainer.testing.scheduler import SchedulerContract
 from lsf.emulator.emulator import Emulator

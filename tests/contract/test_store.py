@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -12,10 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from bftrainer.errors import NameTakenError, StoreError
-from bftrainer.model.events import NodesChanged
-from bftrainer.model.problem import Plan, PlanStatus
-from bftrainer.model.trainer import Observations, Observed
+from bftrainer.errors import StoreError
 from bftrainer.ports import Store
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.store import SPEC, START, StoreContract
@@ -129,46 +125,3 @@ def test_starts_of_main_jobs_are_kept_up_to_a_bound(reopen: Callable[[], Store])
     assert store.main_starts(0.0, 100) == starts[5:]
     assert store.main_starts(7.5, 100) == starts[8:]
     assert store.main_starts(0.0, 2) == starts[8:]
-
-
-def test_what_an_earlier_version_had_measured_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "bftrainer.db"
-    store = SqlStore(path)
-    for name in ("measured", "new"):
-        store.submit(replace(SPEC, name=name, user="alice"), 0.0)
-    plan = Plan(allocator="knapsack", status=PlanStatus.OPTIMAL, counts={}, objective=1.0, bound=1.0)
-    store.record(NodesChanged(time=1.0), [], plan, [], None, frozenset())
-    store.close()
-    costs = {"up": {"stall_s": 0.5, "init_s": 3.0}, "down": {"stall_s": 0.25, "init_s": 0.0}}
-    with sqlite3.connect(path) as connection:
-        for id_, then in ((1, ([[1, 9.5], [2, 17.0]], costs)), (2, ([], None))):
-            (text,) = connection.execute("SELECT engine FROM trainers WHERE id = ?", (id_,)).fetchone()
-            engine = json.loads(text)
-            del engine["observed"]
-            engine["measured"], engine["measured_costs"] = then
-            connection.execute("UPDATE trainers SET engine = ? WHERE id = ?", (json.dumps(engine), id_))
-        for index in ("unfinished_names", "trainers_by_end", "trainers_by_user", "trainers_by_name"):
-            connection.execute(f"DROP INDEX {index}")
-        connection.execute("ALTER TABLE plans DROP COLUMN fallback")
-        connection.execute("ALTER TABLE trainers DROP COLUMN of")
-        connection.execute("ALTER TABLE trainers DROP COLUMN warned")
-        for table in ("ended", "main_starts", "trials", "studies"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("ALTER TABLE trainers DROP COLUMN user")
-        connection.execute("CREATE UNIQUE INDEX unfinished_names ON trainers (name) WHERE ended_at IS NULL")
-        connection.execute("UPDATE alembic_version SET version_num = '0001'")
-    connection.close()
-    store = SqlStore(path)
-    measured, new = (trainer.engine.observed for trainer in store.trainers())
-    assert new == Observations()
-    assert measured == Observations(
-        speeds=((None, 1, Observed(1, (9.5,))), (None, 2, Observed(1, (17.0,)))),
-        up_stall_s=Observed(1, (0.5,)),
-        up_init_s=Observed(1, (3.0,)),
-        down_stall_s=Observed(1, (0.25,)),
-    )
-    (row,) = store.rows("events", 10)
-    assert (row["plan"]["allocator"], row["plan"]["fallback"]) == ("knapsack", "")
-    with pytest.raises(NameTakenError):  # whose it is is known
-        store.submit(replace(SPEC, name="new", user="alice"), 1.0)
-    store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 import time
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.hostile.attacks import attacking
-from tests.support.hostile.world import World
+from tests.support.hostile.world import SOON_S, World
 
 LOCKED_S = 4.0
 
@@ -57,6 +58,50 @@ def test_rows_that_make_no_sense_harm_nothing(world: World) -> None:
                 world.get(path)
         watch.until_jobs(3)
     watch.assert_unharmed()
+
+
+STUDY = {
+    "trainer": {"command": ["true", "{p}"], "nodes": {"min": 10, "max": 20}},
+    "space": {"p": {"float": [0.0, 1.0]}},
+    "metric": "m",
+    "trials": 4,
+    "budget": 10,
+    "deadline": "1h",
+}
+NONSENSE = {
+    "time": "UPDATE studies SET submitted_at = 'never' WHERE name = 'time'",
+    "figures": """UPDATE studies SET brief = '{"priority": "high", "added": ["x"]}' WHERE name = 'figures'""",
+    "rung": "UPDATE trials SET data = json_set(data, '$.rung', 99) WHERE study = STUDY",
+    "values": "UPDATE trials SET data = json_set(data, '$.params', json('[]')) WHERE study = STUDY",
+    "trainer": "UPDATE trainers SET engine = 7, `of` = 'x' WHERE name LIKE 'trainer.%'",
+    "whole": "UPDATE events SET time = x'ff' WHERE id % 2 = 0",
+}
+"""What befalls the study of each name; the last one is as it was."""
+
+
+def test_a_daemon_starts_over_studies_that_make_no_sense(world: World) -> None:
+    numbers = {}
+    for name in NONSENSE:
+        body = {"spec": json.dumps({**STUDY, "name": name}), "name": "a.yaml", "base": "/"}
+        numbers[name] = world.client.call("POST", "studies", body=body)["id"]
+    world.until(
+        lambda: {f"{name}.1.1" for name in NONSENSE} <= {own["name"] for own in world.get("trainers")},
+        SOON_S,
+        "the trials have trainers",
+    )
+    world.kill_daemon()
+    with database(world) as c:
+        for name, order in NONSENSE.items():
+            c.execute(order.replace("STUDY", str(numbers[name])))
+    world.start()
+    found = {row["name"]: row["status"] for row in world.get("studies", limit=20)}
+    assert found["whole"] == found["trainer"] == "running"
+    assert found["figures"] == found["rung"] == "ended"
+    for path in ("status", "trainers", "events", "studies/whole"):
+        assert world.get(path), path
+    for name in ("whole", "trainer", "time", "values"):
+        world.client.call("POST", f"studies/{name}/cancel")
+    world.good()
 
 
 def test_a_database_that_is_cut_off_harms_no_main_job(world: World) -> None:

@@ -23,13 +23,14 @@ from hypothesis import strategies as st
 
 from bftrainer.api.callers import Callers
 from bftrainer.api.routes import users_application
+from bftrainer.search.files.schema import StudyForm
 from bftrainer.spec.schema import Spec
 from bftrainer.wire.messages import from_agent
 from tests.support.hostile.in_process import Fuzzed, fuzzed
-from tests.support.hostile.values import ANYTHING, TEXTS, Values, fitting, spoilt
+from tests.support.hostile.values import ANYTHING, LEAVES, TEXTS, Values, fitting, spoilt
 from tests.support.messages import kinds
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "60")) / 3
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "60")) / 4
 EXAMPLES = 50
 WORDS = ("events", "pauses", "reports", "pause", "1", "-1", "0", "9" * 30, "%00", "..", "a.b", "spec")
 WORKERS = {kind.model_fields["type"].annotation.__args__[0] for kind in from_agent.FromWorker.__args__}
@@ -79,7 +80,12 @@ def test_messages(daemon: Fuzzed) -> None:
 def texts_of_specs(draw: st.DrawFn) -> str:
     """Specs, well and badly formed, of which some letters are others, missing or doubled."""
     schema = Spec.model_json_schema()
-    text = json.dumps(draw(spoilt(fitting(schema, schema["$defs"]))), indent=draw(st.sampled_from([None, 1])))
+    return changed(draw, draw(spoilt(fitting(schema, schema["$defs"]))))
+
+
+def changed(draw: st.DrawFn, value: Any) -> str:
+    """The text of a value, some letters of which are others, missing or doubled."""
+    text = json.dumps(value, indent=draw(st.sampled_from([None, 1])))
     for _ in range(draw(st.integers(0, 2))):
         at, length = draw(st.integers(0, len(text))), draw(st.integers(0, 8))
         new = draw(st.one_of(st.just(""), st.sampled_from(["&a", "*a", "!!", "- ", ": ", "\t", "'"]), TEXTS))
@@ -94,6 +100,39 @@ def test_specs(daemon: Fuzzed) -> None:
         daemon.assert_well()
 
     fuzz(texts_of_specs(), check)
+
+
+BOUNDS = st.lists(st.integers(-5, 10**6) | st.floats(0, 1e300), min_size=2, max_size=2).map(sorted)
+RANGES: Values = st.one_of(
+    st.fixed_dictionaries({"float": BOUNDS}, optional={"step": st.floats(1e-300, 1e3), "log": st.booleans()}),
+    st.fixed_dictionaries({"int": BOUNDS}, optional={"points": st.integers(1, 10**6)}),
+    st.fixed_dictionaries({"choice": st.lists(LEAVES, min_size=1, max_size=5)}),
+)
+
+
+USUAL: dict[str, Any] = {"name": "fuzzed", "metric": "m", "trials": 3, "budget": 10}
+TEMPLATE = {"command": ["true", "{params}"], "nodes": {"max": 1}}
+
+
+@st.composite
+def texts_of_studies(draw: st.DrawFn) -> str:
+    """Studies: such of any values, and such that may run but for a key or two."""
+    schema = StudyForm.model_json_schema()
+    values = {key: fitting(one, schema["$defs"]) for key, one in schema["properties"].items()}
+    if draw(st.booleans()):
+        return changed(draw, draw(spoilt(fitting(schema, schema["$defs"]))))
+    study = USUAL | {"trainer": TEMPLATE, "space": {"p": draw(RANGES)}}
+    study |= {key: draw(values[key]) for key in draw(st.lists(st.sampled_from(sorted(values)), max_size=2))}
+    return json.dumps(study)
+
+
+def test_studies(daemon: Fuzzed) -> None:
+    def check(study: str) -> None:
+        status, said = daemon.submit_study(study)
+        assert status in (201, 400, 413, 429), (status, said)
+        daemon.assert_well()
+
+    fuzz(texts_of_studies(), check)
 
 
 @st.composite

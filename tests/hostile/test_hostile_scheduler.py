@@ -32,7 +32,8 @@ class MadSlurm(World):
     """A daemon whose Slurm is a folder of stand-ins."""
 
     def __init__(self) -> None:
-        super().__init__(("n1",), poll_s=0.2, command_timeout_s=COMMAND_S, max_squeue_mb=16)
+        bounds = {"command_timeout_s": COMMAND_S, "max_squeue_mb": 16}
+        super().__init__(("n1",), poll_s=0.2, slurm_mode="window", **bounds)  # nothing preempts jobs there
         folder = self.root / "slurm"
         folder.mkdir()
         self.slurm = Commands(folder)

@@ -25,7 +25,6 @@ def site() -> Iterator[Site]:
         "poll_s": 0.05,
         "t_fwd_s": 60,
         "max_helper_memory_mb": MEMORY_MB,
-        "max_helper_connections": 256,
     }
     with running_at_will("a", "b", "c", "d", **settings) as site:
         yield site

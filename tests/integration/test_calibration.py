@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from bftrainer.replay.calibrate import history
-from bftrainer.replay.calibrate.compare import Comparison, compare
+from bftrainer.replay.calibrate.compare import HistoryComparison, compare
 from bftrainer.settings.sources import PREFIX
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,7 @@ def test_a_replay_predicts_the_samples_of_the_demonstration_that_it_replays(tmp_
         assert abs(line.predicted - line.recorded) < 0.05 * comparison.total.recorded, said
 
 
-def demonstrate(seconds: int, kept: Path) -> Comparison:
+def demonstrate(seconds: int, kept: Path) -> HistoryComparison:
     """`make demo`, and what a replay of its record predicts."""
     done = subprocess.run(
         [

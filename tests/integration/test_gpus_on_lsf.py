@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer.schedulers.shared import templates
+from bftrainer.schedulers.shared import pilot_job
 from lsf.emulator import sites
 from lsf.emulator.emulator import Emulator
 from tests.support.lsf_site import LsfSite
@@ -21,7 +21,7 @@ def test_a_pilot_in_the_modes_of_summit_runs_a_worker_for_each_gpu(mode: str) ->
             lsf_submission=mode,
             lsf_launch_slots=1,
             lsf_select="select[CN]",
-            pilot_template=templates.find("summit-pilot.sh.j2"),
+            pilot_template=pilot_job.find("summit-pilot.sh.j2"),
         )
         try:
             site.start()

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import torch
 
-from bftrainer.cli.shared import worker_output
+from bftrainer.cli.shared.trainers import worker_output
 from tests.support.audit import audit
 from tests.support.disturb import cancel
 from tests.support.processes import daemon_that_ends, read
@@ -206,8 +206,9 @@ def test_a_program_that_fails_is_given_up_with_its_reason(site: Site) -> None:
     site.submit("wrong", "fail.py", n_max=1)
     ended = site.until_ended("wrong")
     assert ended["status"] == "failed"
-    assert "exit code 1" in ended["reason"] and "bftrainer logs wrong" in ended["reason"]
-    printed = worker_output.last_lines(Path(ended["log_dir"]), 20)
+    assert ended["reason"].startswith("exit code 1: ZeroDivisionError: ")
+    assert f"; see bftrainer logs {ended['id']} --node n" in ended["reason"]
+    printed = worker_output.last_lines(Path(ended["log_dir"]), 20, of=os.geteuid())
     assert any("ZeroDivisionError" in part.text for part in printed.values())
     site.submit("wrong", "stop_early.py", n_max=1)  # its name is free again
     assert site.until_ended("wrong")["status"] == "completed"
@@ -232,7 +233,7 @@ def test_agents_without_a_daemon_let_workers_checkpoint_and_go() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system to fill")
 def test_a_full_disk_stops_no_trainer_and_nothing_is_forgotten() -> None:
-    with running(always("n1", "n2"), min_free_mb=0, min_free_files=0) as site:
+    with running(always("n1", "n2"), min_free_mb=0) as site:
         site.stop()
         small = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(site.state)]
         if subprocess.run(small, check=False).returncode != 0:
@@ -278,6 +279,7 @@ def test_a_second_daemon_is_refused(site: Site) -> None:
 def test_the_daemon_imports_no_torch_and_is_small(site: Site) -> None:
     assert site.daemon is not None
     pid = site.daemon.pid
+    site.until(lambda: b"highspy" in read(pid, "maps"), LONG_S, "it has tried its solver")
     assert b"torch" not in read(pid, "maps")
     rss = next(line for line in read(pid, "status").splitlines() if b"VmRSS" in line)
     assert int(rss.split()[1]) < 200_000

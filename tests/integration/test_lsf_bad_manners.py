@@ -12,7 +12,7 @@ import pytest
 
 from bftrainer.errors import SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot, Snapshot
-from bftrainer.schedulers.lsf.ask import Form
+from bftrainer.schedulers.lsf.commands import Form
 from bftrainer.schedulers.lsf.scheduler import LsfScheduler
 from lsf.emulator import sites
 from lsf.emulator.core.model import OnPreempt

@@ -37,7 +37,8 @@ def job(lsf: Emulator, number: int) -> dict[str, str]:
 
 
 def test_a_real_process_is_submitted_seen_and_killed(lsf: Emulator, tmp_path: Path) -> None:
-    script = f"#!/bin/sh\nenv > {tmp_path}/env\necho began\nsleep 1000 &\nwait\n"
+    at_once = f"env > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/env"  # whole, once it is there
+    script = f"#!/bin/sh\n{at_once}\necho began\nsleep 1000 &\nwait\n"
     said = lsf.run("bsub", "-nnodes", "1", "-W", "10", "-o", f"{tmp_path}/out.%J", input=script)
     assert said.stdout == "Job <101> is submitted to default queue <batch>.\n"
     until((tmp_path / "env").exists)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.schedulers.shared import templates
+from bftrainer.schedulers.shared import pilot_job
 from lsf.emulator.emulator import Emulator
 from tests.support.lsf_site import LsfSite, begun
 from tests.support.waiting import LONG_S
@@ -77,7 +77,7 @@ def test_a_daemon_that_was_killed_takes_its_pilots_over(emulator: Emulator) -> N
 def test_pilots_that_land_elsewhere_are_used_where_they_landed(tmp_path: Path) -> None:
     """As in Summit's easy mode, in which LSF chooses the hosts."""
     template = tmp_path / "easy.sh.j2"
-    written = templates.find("lsf-pilot.sh.j2").read_text()
+    written = pilot_job.find("lsf-pilot.sh.j2").read_text()
     template.write_text(written.replace("{{ node }} --tag", '"${LSB_MCPU_HOSTS%% *}" --tag'))
     with Emulator(hosts=5, cycle_s=0.5) as emulator:
         emulator.manners(elsewhere=True)

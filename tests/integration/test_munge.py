@@ -21,10 +21,10 @@ from bftrainer.api.callers import Callers
 from bftrainer.api.client import Client, DaemonError
 from bftrainer.api.munge import MAX_AGE_S, Munge, MungeError, digest
 from bftrainer.api.routes import users_application
-from bftrainer.settings.limits import LimitSettings
+from bftrainer.daemon.listeners import REQUEST_KB
 from tests.support.private_munge import running_munge
 
-MAX_REQUEST = LimitSettings().max_request_kb * 1000
+MAX_REQUEST = REQUEST_KB * 1000
 
 pytestmark = pytest.mark.skipif(shutil.which("munged") is None, reason="munge is not installed")
 
@@ -38,7 +38,7 @@ def munge() -> Iterator[Munge]:
 class Echo:
     """A service that says who asked for what."""
 
-    answers = Answers(lambda: 1_000_000, lambda: 10.0, lambda bound, by: None)
+    answers = Answers(lambda bound, by: None, 1_000_000, 10.0)
     studies = None  # nobody asks for any
 
     async def trainers(self, caller: Any, *_: int) -> Answer:

@@ -190,3 +190,24 @@ def test_a_driver_listens_at_its_address_only(driver: int) -> None:
     with socket.socket() as other:
         other.settimeout(5)
         assert other.connect_ex(("127.0.0.2", driver)) != 0
+
+
+def test_a_store_says_whether_any_process_has_ever_used_it() -> None:
+    async def story(opened: Opened) -> None:
+        answers: list[bool | None] = []
+
+        async def ask(trainer: int, run: int) -> bool | None:
+            count = len(answers)
+            opened.host.used(trainer, run, answers.append)
+            await until_true(lambda: len(answers) > count)
+            return answers[-1]
+
+        port = await opened.open(1, 1)
+        assert await ask(1, 1) is False
+        await asyncio.to_thread(lambda: client(port).set("rank 0", "there"))
+        assert await ask(1, 1) is True
+        assert await ask(1, 2) is None, "there is no such run"
+        await opened.open(1, 2)
+        assert await ask(1, 2) is False, "every run has a store of its own"
+
+    with_stores(story)

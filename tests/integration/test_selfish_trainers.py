@@ -20,7 +20,7 @@ def test_a_script_that_never_trains_loses_its_nodes() -> None:
         submit(site, "sleeper", ["sleep", "1000"], max=2)
         ended = site.until_ended("sleeper")
         assert ended["status"] == "failed"
-        assert "did not reach elastic.Run within 3 s; see bftrainer logs sleeper" in ended["reason"]
+        assert f"did not reach elastic.Run within 3 s; see bftrainer logs {ended['id']} " in ended["reason"]
         site.until(lambda: not site.workers(), LONG_S, "no worker is left")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer.testing.workers import Workers
+from bftrainer.testing.workers import ForkedWorkers
 from tests.support.audit import audit
 from tests.support.site import SCRIPTS
 from tests.support.waiting import until
@@ -24,33 +24,33 @@ STATE = 10_600_000  # bytes of parameters and momenta
 
 
 @pytest.fixture
-def workers(tmp_path: Path) -> Iterator[Workers]:
-    with Workers(tmp_path, samples=SAMPLES) as workers:
+def workers(tmp_path: Path) -> Iterator[ForkedWorkers]:
+    with ForkedWorkers(tmp_path, samples=SAMPLES) as workers:
         yield workers
 
 
-def start(workers: Workers, kind: str, *nodes: str, options: tuple[str, ...] = ()) -> None:
+def start(workers: ForkedWorkers, kind: str, *nodes: str, options: tuple[str, ...] = ()) -> None:
     for node in nodes:
         workers.start(node, [sys.executable, SCRIPT, kind, str(workers.folder), *options])
     for node in nodes:
         workers.wait(node, "ready", 200)
 
 
-def notes(workers: Workers) -> list[dict[str, Any]]:
+def notes(workers: ForkedWorkers) -> list[dict[str, Any]]:
     lines = [line for path in workers.folder.glob("*.jsonl") for line in path.read_text().splitlines()]
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
-def steps(workers: Workers) -> int:
+def steps(workers: ForkedWorkers) -> int:
     return max((note["step"] for note in notes(workers)), default=0)
 
 
-def advance(workers: Workers, count: int) -> None:
+def advance(workers: ForkedWorkers, count: int) -> None:
     goal = steps(workers) + count
     until(lambda: steps(workers) >= goal, f"{count} more steps")
 
 
-def same_states(workers: Workers) -> int:
+def same_states(workers: ForkedWorkers) -> int:
     """Assert that members that took a step together had the same state after it; returns the number of such
     steps."""
     found: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -62,7 +62,7 @@ def same_states(workers: Workers) -> int:
     return len(shared)
 
 
-def ended(workers: Workers, *nodes: str) -> None:
+def ended(workers: ForkedWorkers, *nodes: str) -> None:
     for node in nodes:
         assert workers.wait(node, "exited", 120)["code"] == 0, (workers.folder / f"{node}.log").read_text()
 
@@ -78,7 +78,7 @@ def ended(workers: Workers, *nodes: str) -> None:
     ],
 )
 def test_a_newcomer_has_the_members_state_to_the_bit(
-    workers: Workers, kind: str, options: tuple[str, ...]
+    workers: ForkedWorkers, kind: str, options: tuple[str, ...]
 ) -> None:
     start(workers, kind, "a", "b", "c", options=options)
     workers.regroup("a", "b")
@@ -99,7 +99,7 @@ def test_a_newcomer_has_the_members_state_to_the_bit(
         assert first["step"] - 5 < first["seen"] <= first["step"] + 1, "statistics come along"
 
 
-def test_newcomers_pass_on_what_they_receive(workers: Workers) -> None:
+def test_newcomers_pass_on_what_they_receive(workers: ForkedWorkers) -> None:
     start(workers, "sgd", "a", "b", "c", options=IN_PARTS)
     workers.regroup("a")
     advance(workers, 5)
@@ -112,7 +112,7 @@ def test_newcomers_pass_on_what_they_receive(workers: Workers) -> None:
     assert not any("at once" in p.read_text() for p in workers.folder.glob("*.log")), "nothing was sent twice"
 
 
-def shadowed(workers: Workers, *members: str, shadow: str) -> None:
+def shadowed(workers: ForkedWorkers, *members: str, shadow: str) -> None:
     """Regroup, and wait until `shadow` has got a part of the state, but not all."""
     workers.regroup(*members, shadow)
     workers.wait(shadow, "joined", where=lambda m: m["generation"] == workers.generation)
@@ -120,7 +120,7 @@ def shadowed(workers: Workers, *members: str, shadow: str) -> None:
     assert not any(m["type"] == "caught_up" for m in workers.said[shadow])
 
 
-def test_a_source_that_dies_is_replaced_and_what_came_from_it_stays(workers: Workers) -> None:
+def test_a_source_that_dies_is_replaced_and_what_came_from_it_stays(workers: ForkedWorkers) -> None:
     start(workers, "sgd", "a", "b", "c", options=SLOW)
     workers.regroup("a", "b")
     advance(workers, 3)
@@ -135,7 +135,7 @@ def test_a_source_that_dies_is_replaced_and_what_came_from_it_stays(workers: Wor
     assert same_states(workers) > 20
 
 
-def test_shadows_that_leave_or_die_cost_the_members_nothing(workers: Workers) -> None:
+def test_shadows_that_leave_or_die_cost_the_members_nothing(workers: ForkedWorkers) -> None:
     start(workers, "adamw", "a", "b", "c", "d", options=SLOW)
     workers.regroup("a", "b")
     advance(workers, 3)
@@ -154,7 +154,7 @@ def test_shadows_that_leave_or_die_cost_the_members_nothing(workers: Workers) ->
 
 @pytest.mark.parametrize("every_s", [0.05, 1e9], ids=["checkpoint", "none"])
 def test_only_shadows_left_have_no_state(tmp_path: Path, every_s: float) -> None:
-    with Workers(tmp_path, samples=SAMPLES, checkpoint_every_s=every_s) as workers:
+    with ForkedWorkers(tmp_path, samples=SAMPLES, checkpoint_every_s=every_s) as workers:
         start(workers, "sgd", "a", "b", "c", options=SLOW)
         workers.regroup("a", "b")
         advance(workers, 3)
@@ -174,7 +174,7 @@ def test_only_shadows_left_have_no_state(tmp_path: Path, every_s: float) -> None
             assert workers.wait("c", "exited")["code"] == -9, "half a state is no beginning"
 
 
-def test_a_script_that_changes_parameters_by_itself_gets_one_broadcast(workers: Workers) -> None:
+def test_a_script_that_changes_parameters_by_itself_gets_one_broadcast(workers: ForkedWorkers) -> None:
     start(workers, "clamped", "a", "b", "c")
     workers.regroup("a", "b")
     advance(workers, 3)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bftrainer.elastic.train.data import Source
+from bftrainer.elastic.train.source import Source
 from tests.support import stage_parts, stage_scripts
 from tests.support.stage import Stage, staged
 from tests.support.stage_scripts import BATCH, FROZEN_AT, LENGTH, Points, network, own_rate, sgd

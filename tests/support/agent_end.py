@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer.elastic.members.channel import Orders
+from bftrainer.elastic.process.channel import Orders
 from tests.support import waiting
 
 

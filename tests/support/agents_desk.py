@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from bftrainer.api.listen import bind
+from bftrainer.api.transport.listen import bind
 from bftrainer.wire import seal
 from bftrainer.wire.headers import NONCE_HEADER, PROTOCOL, PROTOCOL_HEADER, TAG_HEADER
 from bftrainer.wire.hub import Hub, HubLimits
@@ -26,7 +26,7 @@ class Desk:
         self.stays = True
         self.reports: list[tuple[str, Any]] = []
         self.bounds: list[str] = []
-        self.hub = Hub(self.secret_of, lambda: limits)
+        self.hub = Hub(self.secret_of, limits)
         self.hub.listen(self)
         self.address = ""
         self.seals: dict[object, tuple[seal.Seal, seal.Seal]] = {}
@@ -104,7 +104,7 @@ class Desk:
                 await asyncio.sleep(0.01)
 
 
-def at(desk: Desk, story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def at(desk: Desk, story: Callable[[], Coroutine[Any, Any, None]], within_s: float = 20.0) -> None:
     """Tell a story while the hub is served."""
 
     async def whole() -> None:
@@ -116,7 +116,7 @@ def at(desk: Desk, story: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await web.SockSite(runner, bound).start()
         desk.address = f"127.0.0.1:{bound.getsockname()[1]}"
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(within_s):
                 await story()
         finally:
             await runner.cleanup()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bftrainer.engine.state import State
-from bftrainer.launch.deadlines import Limits
+from bftrainer.launch.deadlines import TimeLimits
 from bftrainer.launch.launcher import AgentLauncher
 from bftrainer.launch.native.launcher import NativeLauncher
 from bftrainer.model.actions import Ended
@@ -45,12 +45,14 @@ class EndingWorld(RememberingPorts):
     def __init__(self, *, until_exit: bool) -> None:
         super().__init__()
         self.timers = Timers()
-        limits = Limits(progress_s=7200.0, start_s=1800.0, later=self.timers.later, now=self.timers.now)
+        limits = TimeLimits(progress_s=7200.0, start_s=1800.0, later=self.timers.later, now=self.timers.now)
         self.launcher = self._launcher(grace_s=5.0, limits=limits, clock=self.timers.now)
         self.state = State(settings=EngineSettings(max_failures=1000))
         self.workers: dict[str, Worker] = {}
         self.ended: Ended | None = None
         self.ended_well = False  # a worker that was rank 0 has ended with exit code 0 after its loop
+        self.ended_in = -1  # the generation in which that had trained
+        self.failures: set[int] = set()  # generations that others had trained in whose scripts failed later
         self._todo: deque[Callable[[], None]] = deque()
         spec = make_spec(n_max=4, samples=None if until_exit else 1000)
         self.launcher.add(1, spec)
@@ -113,9 +115,16 @@ class EndingWorld(RememberingPorts):
         """A worker's process ends by itself."""
         worker = self.workers.get(node)
         if worker is not None:
-            self.ended_well |= bool(worker.finished and not worker.finished["rank"] and code == 0)
+            if worker.finished and not worker.finished["rank"] and code == 0:
+                self.ended_well, self.ended_in = True, worker.finished["generation"]
+            elif worker.finished and worker.finished["rank"] and code > 0:
+                self._failed_after_loop(worker)
             self._exited(node, worker, code, "")
         self.run()
+
+    def _failed_after_loop(self, worker: Worker) -> None:
+        assert worker.finished is not None
+        self.failures.add(worker.finished["generation"])
 
     # what there is
 
@@ -186,7 +195,7 @@ class EndingWorld(RememberingPorts):
             del self.workers[node]
         if worker.finished:
             last = {"type": "finished", **worker.finished}
-        phase = "leaving" if worker.is_leaving else "member"
+        phase = "leaving" if worker.is_leaving else "finished" if worker.finished else "member"
         self._said(node, worker, "exited", code=code, phase=phase, reason=reason, last=last or {})
 
     def _meet(self) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer.model.trainer import TrainerStatus
-from bftrainer.testing.launcher_world import Moment, TrainerView
+from bftrainer.testing.launcher_world import Moment, ShownTrainer
 from tests.support.audit import audit
 from tests.support.processes import alive, until_ended
 from tests.support.site import Site
@@ -124,9 +124,9 @@ class LiveWorld:
     def until(self, condition: Callable[[], object], what: str, *, at_once: bool = False) -> None:
         self.site.until(condition, LONG_S, what, 0.02 if at_once else None)
 
-    def trainer(self) -> TrainerView:
+    def trainer(self) -> ShownTrainer:
         found = self.site.trainer("ours")
-        return TrainerView(
+        return ShownTrainer(
             status=TrainerStatus(found["status"]),
             samples=found["samples"],
             work=found["work"],

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bftrainer.schedulers.lsf.ask import Form, Scope
+from bftrainer.schedulers.lsf.commands import Form, Scope
 from bftrainer.schedulers.lsf.pilot import LsfPilotJob
 from bftrainer.schedulers.lsf.questions import Questions
 from bftrainer.schedulers.lsf.scheduler import LsfScheduler
-from bftrainer.schedulers.shared.template import Template
+from bftrainer.schedulers.shared.pilot_job import Template
 
 SLEEPER = "#!/bin/sh\nexec sleep 600\n"
 

@@ -11,7 +11,8 @@ from bftrainer.wire.messages import helpers, to_agent
 from bftrainer.wire.messages.fields import Schema
 from bftrainer.wire.messages.from_agent import Report, Running, read
 
-SEVERAL = {"workers", "each", "leader_first", "slots"}
+OPTIONAL = {"workers", "each", "leader_first", "slots", "folder"}
+"""Fields of nodes with several workers, and of trials with a folder of their own."""
 
 
 def kinds(module: object) -> dict[str, type[Schema]]:
@@ -26,11 +27,11 @@ def kinds(module: object) -> dict[str, type[Schema]]:
 
 
 def checked(module: object, message: Message) -> Message:
-    """A message, if it has exactly the fields that the schema says for its kind; those of `SEVERAL` only
-    where a node has several workers."""
+    """A message, if it has exactly the fields that the schema says for its kind; those of `OPTIONAL` only
+    where they are needed."""
     kind = kinds(module)[message["type"]]
     kind.model_validate(message)
-    assert kind.model_fields.keys() - message.keys() <= SEVERAL, message
+    assert kind.model_fields.keys() - message.keys() <= OPTIONAL, message
     assert message.keys() <= kind.model_fields.keys(), message
     return message
 

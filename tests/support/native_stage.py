@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bftrainer.launch.deadlines import Limits
+from bftrainer.launch.deadlines import TimeLimits
 from bftrainer.launch.launcher import NO_LIMITS
 from bftrainer.launch.native.launcher import NativeLauncher
 from bftrainer.model.actions import StartWorker
@@ -19,7 +19,7 @@ SPEC = TrainerSpec(name="a", command=("python", "a.py"), n_min=1, n_max=4, sampl
 class NativeStage(RememberingPorts):
     """A native launcher with trainer 1, between a link and a journal that only remember."""
 
-    def __init__(self, limits: Limits = NO_LIMITS) -> None:
+    def __init__(self, limits: TimeLimits = NO_LIMITS) -> None:
         super().__init__()
         self.up: set[str] = set()
         self.now = 1.0

@@ -15,9 +15,9 @@ from bftrainer.model.events import Drain, Event, Resume, TrainerCancelled, Train
 from bftrainer.model.machine import Operation
 from bftrainer.model.reports import Message
 from bftrainer.model.trainer import Points, Scalability, Trainer, TrainerSpec
-from bftrainer.nodes.conduct import Conduct
 from bftrainer.nodes.nodes import Nodes
 from bftrainer.nodes.pilots import Pilots
+from bftrainer.nodes.quarantine import Quarantine
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings
@@ -103,7 +103,7 @@ class World:
             start_s=own.pilot_start_s,
             spare_s=own.spare_s,
             per_minute=own.submissions_per_minute,
-            conduct=Conduct(self, lambda: self.users),
+            quarantine=Quarantine(self, lambda: self.users),
         )
         self.nodes = Nodes(
             settings=self.settings,

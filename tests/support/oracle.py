@@ -18,7 +18,7 @@ from pyomo.contrib.appsi.base import TerminationCondition
 from pyomo.contrib.appsi.solvers.highs import Highs
 
 from bftrainer.allocate import value as valuing
-from bftrainer.model.problem import Candidate, Cap, Group, Problem
+from bftrainer.model.problem import Candidate, Cap, NodeGroup, Problem
 from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import Cost, Points, RescaleCosts
 
@@ -157,7 +157,7 @@ def random_groups(
     names = [f"class{i}" for i in range(rng.randint(1, classes))]
     t_fwd_s = rng.choice([10.0, 120.0, 120.0, 3600.0])
     groups = tuple(
-        Group(
+        NodeGroup(
             size=rng.randint(1, 3),
             node_class=rng.choice(names),
             remaining_s=rng.choice([float("inf"), float("inf"), t_fwd_s * rng.uniform(0.05, 1.2)]),

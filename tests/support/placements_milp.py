@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import pyomo.environ as pyo
 
-from bftrainer.allocate import highs
-from bftrainer.allocate.answer import Limits
+from bftrainer.allocate import solvers
 from bftrainer.allocate.place import by_node
-from bftrainer.engine.polish import Ground, Holder, Row
+from bftrainer.allocate.solvers import SolverLimits
+from bftrainer.engine.gpus.polish import GpuHolder, Ground, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class Solved:
     bound: float
 
 
-def solved(holders: Sequence[Holder], ground: Ground, time_s: float, gap: float = 1e-6) -> Solved:
+def solved(holders: Sequence[GpuHolder], ground: Ground, time_s: float, gap: float = 1e-6) -> Solved:
     """The best placement that HiGHS finds in so many seconds."""
     model = _model(holders, ground)
-    answer = highs.solve(model, Limits(time_s, gap))
+    answer = solvers.SOLVERS["highs"].run(model, SolverLimits(time_s, gap))
     worth = float(pyo.value(model.worth)) if answer.found else float("-inf")
     return Solved(worth, float("inf") if answer.bound is None else answer.bound)
 
@@ -52,7 +52,7 @@ def pieces(row: Row) -> list[tuple[int, int]]:
     return found
 
 
-def _model(holders: Sequence[Holder], ground: Ground) -> pyo.ConcreteModel:
+def _model(holders: Sequence[GpuHolder], ground: Ground) -> pyo.ConcreteModel:
     sizes = {node: len(own) for node, own in sorted(by_node(ground.pool).items())}
     m = pyo.ConcreteModel()
     pairs = [(j, node) for j in range(len(holders)) for node in sizes]
@@ -72,7 +72,7 @@ def _model(holders: Sequence[Holder], ground: Ground) -> pyo.ConcreteModel:
     return m
 
 
-def _trainer(m: pyo.ConcreteModel, j: int, h: Holder, sizes: dict[str, int]) -> pyo.Expression:
+def _trainer(m: pyo.ConcreteModel, j: int, h: GpuHolder, sizes: dict[str, int]) -> pyo.Expression:
     """A trainer's rows; returns its worth. `wide{j}` is 1 if it may be on several nodes."""
     held = {node: len(own) for node, own in by_node(h.held).items()}
     for node, size in sizes.items():
@@ -103,7 +103,7 @@ def _trainer(m: pyo.ConcreteModel, j: int, h: Holder, sizes: dict[str, int]) -> 
     return worth
 
 
-def _rules(m: pyo.ConcreteModel, holders: Sequence[Holder], ground: Ground, sizes: dict[str, int]) -> None:
+def _rules(m: pyo.ConcreteModel, holders: Sequence[GpuHolder], ground: Ground, sizes: dict[str, int]) -> None:
     """Who may share a node."""
     everybody = range(len(holders))
     if ground.rules.avoid_interference:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bftrainer.launch.folders import Folders
+from bftrainer.launch.messages import Folders
 from bftrainer.model.events import Event
 from bftrainer.model.reports import Message, Pause, Progress
 from bftrainer.model.trainer import TrainerSpec

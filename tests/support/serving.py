@@ -9,17 +9,17 @@ from pathlib import Path
 
 from aiohttp import web
 
-from bftrainer.api.accept import Listener
-from bftrainer.api.admission import Admission, Bounds
-from bftrainer.api.listen import bind_unix
+from bftrainer.api.transport.accept import Listener
+from bftrainer.api.transport.admission import Admission, HttpLimits
+from bftrainer.api.transport.listen import bind_unix
 
-PLENTY = Bounds(total=500, each=100, per_second=None, timeout_s=20.0)
+PLENTY = HttpLimits(total=500, each=100, per_second=None, timeout_s=20.0)
 
 
 class Places(Admission):
     """Gives places, and remembers which bounds were hit by whom, and what failed."""
 
-    def __init__(self, bounds: Bounds = PLENTY) -> None:
+    def __init__(self, bounds: HttpLimits = PLENTY) -> None:
         self.hits: list[tuple[str, str]] = []
         self.failures: list[str] = []
         super().__init__(bounds, lambda bound, by, times: self.hits.append((bound, by)), self.failures.append)

@@ -32,10 +32,10 @@ from bftrainer.model.events import (
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.reports import Pause, Progress
 from bftrainer.model.trainer import Cost, RescaleCosts, TrainerSpec
-from bftrainer.replay.clock import VirtualClock
+from bftrainer.replay.loop import VirtualClock
 from bftrainer.replay.trainers.launcher import SimulatedLauncher
 from bftrainer.store.sql import SqlStore
-from bftrainer.testing.launcher_world import Moment, TrainerView
+from bftrainer.testing.launcher_world import Moment, ShownTrainer
 
 TICK_S = 0.02
 PATIENCE_S = 300.0
@@ -236,10 +236,10 @@ class SimulatedWorld:
 
     # what there is to see
 
-    def trainer(self) -> TrainerView:
+    def trainer(self) -> ShownTrainer:
         stored = self._store.trainers()[0]
         live = self._state.trainers.get(OURS)
-        return TrainerView(
+        return ShownTrainer(
             status=live.status if live else stored.status,
             samples=int(self._samples()),
             work=stored.spec.samples or 0,

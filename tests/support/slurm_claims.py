@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bftrainer.schedulers.shared.wanted import Claims
-from bftrainer.schedulers.slurm.claims import walked
+from bftrainer.schedulers.shared.claims import Claims
+from bftrainer.schedulers.slurm.queue.claims import walked
 
 
 def claims(*args: Any, **options: Any) -> Claims:

@@ -12,7 +12,7 @@ from tests.support.slurm_samples import DATA, MARK, PILOT_JOB
 SCONTROL = DATA / "22.05" / "scontrol.txt"
 SQUEUE = DATA / "22.05" / "squeue.txt"
 DOWN = (DATA / "24.11" / "down.err").read_text().strip()
-ANSWERS = 'if [ "$*" = "show config" ]; then /bin/cat config; exit; fi\n'
+ANSWERS = 'if [ "$*" = "--local show config" ]; then /bin/cat config; exit; fi\n'
 
 
 class Clock:
@@ -42,9 +42,12 @@ class Commands:
         path.write_text(f'#!/bin/sh\ncd {self.folder}\necho "$0 $*" >> calls\nenv > {name}.env\n{body}\n')
         path.chmod(0o755)
 
-    def configure(self, private: str = "none", slurm_user: str = "slurm(64030)") -> None:
+    def configure(
+        self, private: str = "none", slurm_user: str = "slurm(64030)", version: str = "22.05.8"
+    ) -> None:
         """What scontrol says of the configuration."""
         lines = ("Configuration data as of 2026-11-21T03:45:18", f"PrivateData             = {private}")
+        lines += (f"SLURM_VERSION           = {version}",)
         (self.folder / "config").write_text(
             "\n".join([*lines, f"SlurmUser               = {slurm_user}", ""])
         )

@@ -7,10 +7,10 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bftrainer.schedulers.shared import templates
-from bftrainer.schedulers.shared.template import Template
+from bftrainer.schedulers.shared import pilot_job
+from bftrainer.schedulers.shared.pilot_job import Template
 from bftrainer.schedulers.slurm.pilot import SlurmPilotJob
-from bftrainer.schedulers.slurm.rows import JobRow
+from bftrainer.schedulers.slurm.rows import SlurmJobRow
 
 DATA = Path(__file__).parents[1] / "unit" / "data" / "slurm"
 MARK = "0123456789abcdef"  # of the recorded squeue
@@ -18,7 +18,7 @@ MARK = "0123456789abcdef"  # of the recorded squeue
 
 PILOT_JOB = SlurmPilotJob(
     instance="0a1b2c3d",
-    template=Template(templates.find("slurm-pilot.sh.j2")),
+    template=Template(pilot_job.find("slurm-pilot.sh.j2")),
     python="/opt/py thon/bin/python",
     daemon="10.0.0.1:4000",
     orphan_s=60.0,
@@ -27,7 +27,7 @@ PILOT_JOB = SlurmPilotJob(
     partition="backfill",
     options=("--constraint=ib",),
 )
-MAIN_JOB = JobRow(
+MAIN_JOB = SlurmJobRow(
     id="1", tasks=1, partitions=("batch",), user="u", state="PENDING", start=None, end=None, limit_s=600.0,
     count=1, planned=(), nodes=(), required="", excluded="", features="", priority=5, reservation="", cpus=1,
     memory_mb=0, gpus=(), all_cpus=1, shares=False, reason="Resources", name="main",

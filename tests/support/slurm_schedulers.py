@@ -12,7 +12,7 @@ from typing import Any
 
 from bftrainer.errors import SchedulerError
 from bftrainer.model.machine import Snapshot
-from bftrainer.schedulers.shared.template import Template
+from bftrainer.schedulers.shared.pilot_job import Template
 from bftrainer.schedulers.slurm.pilot import SlurmPilotJob
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
 from slurm.testbed import Testbed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,10 +15,12 @@ import yaml
 from bftrainer.model.trainer import TrainerStatus
 from bftrainer.search import events
 from bftrainer.search.decide import step
-from bftrainer.search.parse import parse
-from bftrainer.search.sampling import Sampling
+from bftrainer.search.files.parse import parse
+from bftrainer.search.optuna.sampling import Sampling
 from bftrainer.search.study import StudySpec
 from bftrainer.search.trial import Study
+from bftrainer.settings.live import LiveSettings
+from bftrainer.settings.sources import load
 from tests.support.site import SCRIPTS, Site
 from tests.support.waiting import LONG_S
 
@@ -52,6 +55,18 @@ def curved(*, trainer: Mapping[str, Any] = MappingProxyType({}), **more: Any) ->
     own = {key: value for key, value in {**CURVED["trainer"], **trainer}.items() if value is not None}
     text = yaml.safe_dump({**CURVED, **more, "trainer": own}, sort_keys=False)
     return parse(text, "study.yaml", Path("/"))
+
+
+def settings_of(**given: Any) -> LiveSettings:
+    """Settings that no file of this machine has a part in."""
+    return LiveSettings(load(given, environ={"XDG_CONFIG_HOME": "/nowhere"}))
+
+
+def filled(study: Study, work: Callable[[], Any]) -> Future[Any]:
+    """What a study's thread makes of work: here and now."""
+    done: Future[Any] = Future()
+    done.set_result(work())
+    return done
 
 
 def submit_scored(
@@ -122,21 +137,22 @@ class Run:
         self.running: dict[int, int] = {}  # trial -> run
         self.started: list[tuple[int, int]] = []  # trial, samples
         self.stopped: list[int] = []
-        self._trainers = 0
+        self._trainers, self.now = 0, 1.0
         self.tell(events.Begun())
 
     def tell(self, event: events.Event) -> None:
         """Have the study take an event, and do what it asks."""
-        self.study, actions = step(self.study, event, 1.0)
+        self.study, actions = step(self.study, event, self.now)
         for action in actions:
             self._act(action)
 
     def _act(self, action: events.Action) -> None:
         if isinstance(action, events.Ask):
-            self.tell(events.Asked(number=action.number, params=self.sampling.ask(action.number)))
+            params = self.sampling.ask(action.number, action.known)
+            self.tell(events.Asked(number=action.number, params=params, known=action.known))
         elif isinstance(action, events.Tell):
             self.sampling.tell(self.study.trials[action.number])
-        elif isinstance(action, events.Start):
+        elif isinstance(action, events.StartTrial):
             self._trainers += 1
             self.running[action.number] = action.run
             self.started.append((action.number, self.study.samples(self.study.trials[action.number])))
@@ -152,7 +168,9 @@ class Run:
         run = self.running.pop(number)
         value = self.score(number, samples) if says else None
         self.tell(
-            events.Ended(number=number, run=run, status=status, reason="why", samples=samples, value=value)
+            events.TrialEnded(
+                number=number, run=run, status=status, reason="why", samples=samples, value=value
+            )
         )
 
     def report(self, number: int, samples: int) -> None:

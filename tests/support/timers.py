@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Timers:
-    """Time, and what is to be called when. `later` and `now` are as for `launch.deadlines.Limits`."""
+    """Time, and what is to be called when. `later` and `now` are as for `launch.deadlines.TimeLimits`."""
 
     def __init__(self) -> None:
         self._now = 0.0

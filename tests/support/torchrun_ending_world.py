@@ -24,7 +24,7 @@ class Process(Worker):
 
 
 class TorchrunEndingWorld(EndingWorld):
-    """Only rank 0 says that the work is done, and only where the spec names an amount."""
+    """Processes say that the work is done only where the spec names an amount."""
 
     address = "127.0.0.1"
 
@@ -43,6 +43,9 @@ class TorchrunEndingWorld(EndingWorld):
         self, trainer: int, run: int, opened: Callable[[int], None], lost: Callable[[str], None]
     ) -> None:
         self._todo.append(lambda: opened(4000))
+
+    def used(self, trainer: int, run: int, answered: Callable[[bool | None], None]) -> None:
+        answered(True)
 
     def end(self, trainer: int) -> None: ...
 
@@ -69,14 +72,19 @@ class TorchrunEndingWorld(EndingWorld):
         process = self.workers[node]
         assert isinstance(process, Process)
         process.finished = {"generation": process.run, "rank": rank, **AT}
-        if rank == 0 and not self._until_exit:
+        if not self._until_exit:
             self._said(node, process, "finished", **process.finished)
+
+    def _failed_after_loop(self, worker: Worker) -> None:
+        """Nothing is known of it where processes do not say that they have left their loops."""
+        if not self._until_exit:
+            super()._failed_after_loop(worker)
 
     def _said(self, node: str, worker: Worker, kind: str, **fields: Any) -> None:
         assert isinstance(worker, Process)
-        is_rank_0 = worker.finished is not None and worker.finished["rank"] == 0
-        if kind == "exited" and (self._until_exit or not is_rank_0):
+        if kind == "exited" and (self._until_exit or worker.finished is None):
             fields["last"] = {}
+            fields["phase"] = "leaving" if worker.is_leaving else "member"
         self.launcher.reported(node, report(kind, started=worker.started, run=worker.run, **fields))
 
     def _obey(self, node: str, message: Message) -> None:
@@ -94,6 +102,8 @@ class TorchrunEndingWorld(EndingWorld):
                     int(env["RANK"]),
                     int(env["WORLD_SIZE"]),
                 )
+                if not self._until_exit:
+                    self._said(node, process, "attached")
             case "kill" if process is not None:
                 self._exited(node, process, -9, message["reason"])
             case "stop" if process is not None:
@@ -106,6 +116,6 @@ class TorchrunEndingWorld(EndingWorld):
             if isinstance(process, Process) and process.run and not process.finished:
                 peers = [p for p in self.workers.values() if isinstance(p, Process) and p.run == process.run]
                 if len(peers) < process.size:
-                    self._exited(node, process, 1, "")
+                    self._exited(node, process, 1, "exit code 1: Connection closed by peer")
                     return True
         return False

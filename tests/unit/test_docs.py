@@ -23,6 +23,12 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
         assert any(place.exists() for place in places), f"{page.name} names {name}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_install_from_the_checkout_or_a_wheel_as_there_is_no_distribution(page: Path) -> None:
+    said = "\n".join(line.partition("#")[0] for line in page.read_text().splitlines())
+    assert not re.findall(r"pip install[^`\n]* '?bftrainer(?=\[|'|\s|`).*", said)
+
+
 def test_the_tree_of_the_architecture_is_the_tree() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     block = re.search(r"```\nbftrainer/\n(.*?)```", text, re.DOTALL)
@@ -43,6 +49,13 @@ def test_the_tree_of_the_architecture_is_the_tree() -> None:
     shown = {name.rpartition("/")[0] for name in named}
     plugins = {name for name in there if PLUGIN.match(name) and name.rpartition("/")[0] not in shown}
     assert named == there - plugins, "a scheduler or launcher of its own need not be shown, all else is"
+
+
+def test_one_node_event_is_followed_through_at_most_20_files() -> None:
+    text = (ROOT / "docs" / "trainer-life.md").read_text()
+    section = text.partition("## One node event, file by file\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([\w/]+\.py)`", section))
+    assert 10 < len(named) <= 20, sorted(named)
 
 
 def test_the_lines_that_a_kind_of_script_needs_stand_in_its_script() -> None:

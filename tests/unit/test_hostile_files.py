@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.cli.shared.worker_output import _files
+from bftrainer.cli.shared.trainers.worker_output import _files
 from bftrainer.demo.session import DemoSession
 from bftrainer.errors import BftrainerError
 from bftrainer.replay import workload
 from bftrainer.replay.calibrate import history
 from bftrainer.replay.record import storage
 from bftrainer.replay.sweep import grid
-from bftrainer.traces import intervals, logs
+from bftrainer.traces import logs, packed
 
 
 def no_files(folder: Path) -> list[Path]:
@@ -55,13 +55,13 @@ def test_only_files_are_logs_of_workers(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "n1.log")
     (tmp_path / "n2.log").symlink_to("/dev/zero")
     (tmp_path / "n3.log").touch()
-    assert list(_files(tmp_path, None)) == ["n3"]
+    assert list(_files(tmp_path, None, os.geteuid())) == ["n3"]
 
 
 @pytest.mark.parametrize("module", [gzip, lzma])
 def test_a_line_without_end_is_refused_before_it_takes_memory(tmp_path: Path, module: object) -> None:
     path = tmp_path / "log"
-    path.write_bytes(module.compress(b"idle_start,idle_end,node\n" + b"1" * 5 * intervals.MOST_CHARACTERS))  # type: ignore[attr-defined]
+    path.write_bytes(module.compress(b"idle_start,idle_end,node\n" + b"1" * 5 * packed.MOST_CHARACTERS))  # type: ignore[attr-defined]
     with pytest.raises(BftrainerError, match=f"{path}: line 2 has more than 4,000,000 characters"):
         logs.load(path)
     jobs, curves = tmp_path / "jobs.csv", tmp_path / "curves.csv"
@@ -76,7 +76,7 @@ def test_a_table_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "curves.csv"
     path.write_text("model,nodes,images_per_s\n" + "m,1,10\n" * 3)
     with pytest.raises(BftrainerError, match=r"curves\.csv:4: more than 2 rows"):
-        workload._rows(path, workload.CURVE_COLUMNS, "a table of curves")
+        workload.rows(path, workload.CURVE_COLUMNS, "a table of curves")
 
 
 def test_a_record_that_unpacks_to_no_end_or_is_deep_is_refused(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median, quantiles
@@ -11,6 +11,7 @@ from statistics import median, quantiles
 import pytest
 
 import bftrainer
+from tests.support.house_allowed import CLASS_NAMES, INSPECTION
 
 ROOT = Path(bftrainer.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py") if "versions" not in path.parts)
@@ -19,8 +20,24 @@ NAMES = {path: str(path.relative_to(ROOT)) for path in FILES}
 
 MEDIAN_LINES, P90_LINES = 130, 350
 MOST_IN_A_BODY, MOST_IN_A_CLASS = 50, 250
+MOST_IN_A_FOLDER, FEW_LINES = 14, 40
 
-OFFERS = {f"{room}/__init__.py" for room in ("elastic", "search", "allocate", "cli")} | {"__init__.py"}
+ALIKE = ("cli", "traces/formats", "store/migrations")
+"""Lists of alike things, one a module: they may be long, and each module is found by its name."""
+QUESTIONS = ("What", "Whether", "That", "How", "Which", "Where")
+INSPECTING = {
+    "get_objects",
+    "get_referents",
+    "get_referrers",
+    "getsource",
+    "getsourcelines",
+    "next_functions",
+}
+
+OFFERS = {
+    f"{room}/__init__.py"
+    for room in ("elastic", "elastic/lightning", "elastic/huggingface", "search", "allocate", "cli")
+} | {"__init__.py"}
 """Packages that hold more than a sentence: what scripts import, the allocators, the command line's root."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -48,7 +65,7 @@ def public(node: ast.Module | ast.ClassDef, place: str) -> Iterator[tuple[str, F
 
 def declared() -> set[str]:
     """Methods whose meaning a port or a base class says, once for all that implement them."""
-    places = ("ports.py", "api/service.py")
+    places = ("ports.py", "api/service.py", "elastic/loop/observers.py")
     return {
         function.name
         for path, tree in TREES.items()
@@ -125,6 +142,101 @@ def test_a_package_is_a_folder_with_a_sentence(path: Path) -> None:
     assert ast.get_docstring(tree), "says what the room is"
     if NAMES[path] not in OFFERS:
         assert len(tree.body) == 1, "names are imported from where they are defined"
+
+
+def room(path: Path) -> str:
+    """The folder of a module, relative to the package."""
+    return str(path.parent.relative_to(ROOT))
+
+
+def holds_only(found: set[str], allowed: frozenset[str]) -> None:
+    """Fail for what is found beside the list, and for what the list need no longer have."""
+    assert not found - allowed, "breaks the rule:\n" + "\n".join(sorted(found - allowed))
+    assert not allowed - found, "take out of the list:\n" + "\n".join(sorted(allowed - found))
+
+
+def test_a_folder_has_few_modules() -> None:
+    """A fifteenth module needs a sub-folder, whose sentence says what is in it."""
+    sizes = Counter(room(path) for path in FILES if path.name != "__init__.py" and room(path) not in ALIKE)
+    assert not {name: size for name, size in sizes.items() if size > MOST_IN_A_FOLDER}
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    names = Counter(
+        found.name
+        for tree in TREES.values()
+        for found in tree.body
+        if isinstance(found, ast.ClassDef) and not found.name.startswith("_")
+    )
+    holds_only({name for name, count in names.items() if count > 1}, CLASS_NAMES)
+
+
+def importers() -> dict[str, set[str]]:
+    """Module -> the folders of the modules that import it, or a name from it."""
+    rooms: dict[str, set[str]] = defaultdict(set)
+    for path, tree in TREES.items():
+        package = ["bftrainer", *path.parent.relative_to(ROOT).parts]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                above = package[: len(package) - node.level + 1] if node.level else []
+                start = ".".join([*above, *([node.module] if node.module else [])])
+                names = [start, *(f"{start}.{alias.name}" for alias in node.names)]
+            else:
+                continue
+            for name in names:
+                rooms[name].add(room(path))
+    return rooms
+
+
+def test_a_small_module_serves_several_folders() -> None:
+    """One that serves a single folder belongs to one of the modules that import it."""
+    rooms = importers()
+    small = {
+        NAMES[path]
+        for path in FILES
+        if path.name not in ("__init__.py", "__main__.py")
+        and room(path) not in ALIKE
+        and path.read_text(encoding="utf-8").count("\n") < FEW_LINES
+        and len(rooms[".".join(("bftrainer", *path.relative_to(ROOT).with_suffix("").parts))]) < 2
+    }
+    assert not small, "belongs to its one importer:\n" + "\n".join(sorted(small))
+
+
+def inspects(tree: ast.Module) -> bool:
+    """Does a module look into bytecode, source, all objects or autograd's own fields?"""
+    named = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    fields = {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    modules = {
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in [*(alias.name for alias in node.names), getattr(node, "module", None)]
+    }
+    own = any(name.startswith(("_saved_self", "_saved_other", "_saved_reduction")) for name in named | fields)
+    return own or "dis" in modules or bool(INSPECTING & (named | modules))
+
+
+def test_elastic_does_not_inspect_scripts() -> None:
+    """What a script does is seen by its effects: its code may be compiled, wrapped or another's."""
+    holds_only(
+        {NAMES[p] for p, tree in TREES.items() if NAMES[p].startswith("elastic/") and inspects(tree)},
+        INSPECTION,
+    )
+
+
+def test_a_module_says_what_it_is_or_does() -> None:
+    """By a noun or a verb in the third person, not by a question that the reader would have to complete."""
+    assert not [
+        NAMES[path]
+        for path, tree in TREES.items()
+        if (ast.get_docstring(tree) or "").replace("'", " ").replace(",", " ").split(" ")[0] in QUESTIONS
+    ]
 
 
 def test_no_two_test_files_have_one_name() -> None:

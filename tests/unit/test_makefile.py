@@ -38,6 +38,17 @@ def test_the_night_runs_what_takes_longer_on_a_real_slurm() -> None:
     assert "-m nightly tests/cluster" in dry_run("nightly")
 
 
+def test_the_night_runs_on_later_slurms_and_pythons_ci_on_one_for_a_while() -> None:
+    said = dry_run("nightly")
+    for slurm in (24, 26):
+        assert f".ci/slurm-chroot {slurm} .venv/bin/python -m pytest" in said
+        assert f".ci/slurm-chroot {slurm} .venv/bin/python benchmarks/slurm_impact.py" in said
+    for chroot, python in ((24, "3.13"), (26, "3.14")):
+        assert f".ci/slurm-chroot {chroot} build/python{python}/bin/python -m pytest" in said
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert "\nmake smoke\n" in ci and ".ci/slurm-chroot 26 .venv/bin/python -m pytest" in dry_run("smoke")
+
+
 def torch_index(url: str) -> tuple[str, str]:
     environ = {k: v for k, v in os.environ.items() if "proxy" not in k.lower()}
     command = [sys.executable, str(TORCH_INDEX), url]

@@ -1,1 +1,1 @@
-"""What several commands share: options and their types, tables, completion, the connection to the daemon."""
+"""Parts of several commands: options and their types, tables, completion, the connection to the daemon."""

@@ -1,4 +1,4 @@
-"""How a command finds the daemon that it talks to."""
+"""Finds the daemon that a command talks to."""
 
 from __future__ import annotations
 

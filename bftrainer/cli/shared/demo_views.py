@@ -10,19 +10,20 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from bftrainer.cli.list_command import COLUMNS, row
+from bftrainer.cli.shared.figures import whole
 from bftrainer.cli.shared.terminal import printable, say
-from bftrainer.cli.shared.worker_phases import PhaseTimes
+from bftrainer.cli.shared.trainers.table import COLUMNS, TIMES, row
+from bftrainer.cli.shared.trainers.worker_phases import PhaseTimes
 
 if TYPE_CHECKING:
-    from bftrainer.demo.view import View
+    from bftrainer.demo.view import DemoView
 
 LINE_S = 5.0
 """Where there is no terminal, a line comes at least so often."""
 LAST_PAUSES = 6
 
 
-def show(views: Iterable[View], seconds: float, *, quiet: bool) -> None:
+def show(views: Iterable[DemoView], seconds: float, *, quiet: bool) -> None:
     """Show each view as it comes; only wait for the last one if `quiet`.
 
     Lines come every `LINE_S`, and when workers that do not train yet change their phase.
@@ -42,7 +43,7 @@ def show(views: Iterable[View], seconds: float, *, quiet: bool) -> None:
             say(line(view, times))
 
 
-def line(view: View, times: PhaseTimes) -> str:
+def line(view: DemoView, times: PhaseTimes) -> str:
     """Return a view as one line: the nodes with their devices and trainers, then the trainers with their
     workers."""
     nodes = " ".join(
@@ -52,41 +53,44 @@ def line(view: View, times: PhaseTimes) -> str:
     trainers = []
     for t in view.trainers:
         workers = times.text(t, view.elapsed_s)
-        trainers.append(f"{t['name']} {t['status']} {t['samples']:,}" + (f" ({workers})" if workers else ""))
+        trainers.append(
+            f"{t['name']} {t['status']} {whole(t['samples'])}" + (f" ({workers})" if workers else "")
+        )
     return f"{view.elapsed_s:5.1f} s  {nodes} | {'; '.join(trainers)}"
 
 
-def picture(view: View, seconds: float, times: PhaseTimes) -> Group:
+def picture(view: DemoView, seconds: float, times: PhaseTimes) -> Group:
     """Return a view as tables: the pool, the trainers, and the last rescales."""
     head = f"bftrainer, {view.elapsed_s:.0f} of {seconds:.0f} s, {view.pool['size']} nodes in the pool"
     return Group(Text(head, "bold"), _pool(view), _trainers(view, times), _pauses(view))
 
 
-def _pool(view: View) -> Table:
+def _pool(view: DemoView) -> Table:
     columns = ("node", "state", "devices", "trainer", "")
     pool = Table(*columns, box=None, title="pool", title_justify="left")
     for n in view.pool["nodes"]:
         style = "dim" if n["state"] == "busy" else "green" if n["trainer"] else "yellow"
-        state = "taken by the main scheduler" if n["state"] == "busy" else "idle"
+        state = "taken by the main scheduler" if n["state"] == "busy" else n["state"]
         cells = (n["node"], state, n["devices"], n["trainer"], n["role"])
         pool.add_row(*(Text(printable(cell)) for cell in cells), style=style)
     return pool
 
 
-def _trainers(view: View, times: PhaseTimes) -> Table:
-    trainers = Table(*COLUMNS, box=None, title="trainers", title_justify="left")
+def _trainers(view: DemoView, times: PhaseTimes) -> Table:
+    shown = [column for column in COLUMNS if column not in TIMES]
+    trainers = Table(*shown, box=None, title="trainers", title_justify="left")
     for t in view.trainers:
         cells = dict(zip(COLUMNS, row(t), strict=True)) | {"workers": times.text(t, view.elapsed_s)}
-        trainers.add_row(*(Text(printable(cell)) for cell in cells.values()))
+        trainers.add_row(*(Text(printable(cell)) for cell in (cells[column] for column in shown)))
     return trainers
 
 
-def _pauses(view: View) -> Table:
+def _pauses(view: DemoView) -> Table:
     names = {t["id"]: t["name"] for t in view.trainers}
     columns = ("change", "trainer", "nodes", "step", "pause")
     pauses = Table(*columns, box=None, title="last rescales", title_justify="left")
     for p in [p for p in view.pauses if p["kind"] != "restart"][-LAST_PAUSES:]:
         pause = f"{p['pause_s'] * 1e3:.0f} ms"
-        cells = (p["kind"], names[p["trainer"]], p["size"], p["step"], pause)
+        cells = (p["kind"], names[p["trainer"]], p["size"], whole(p["step"]), pause)
         pauses.add_row(*(Text(printable(cell)) for cell in cells))
     return pauses

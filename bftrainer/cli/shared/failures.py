@@ -1,4 +1,4 @@
-"""How a command that failed ends: with lines that say what went wrong, and an exit code."""
+"""Ends a command that failed: with lines that say what went wrong, and an exit code."""
 
 from __future__ import annotations
 

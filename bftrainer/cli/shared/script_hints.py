@@ -1,10 +1,11 @@
-"""What a script's imports say of how it will do: read on the user's own machine, when a spec is submitted."""
+"""Hints from a script's imports, read on the user's own machine when a spec is submitted."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from bftrainer.elastic.programs.preload import imports_of
+from bftrainer.files import open_regular
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.spec.hints import split, starter
 
@@ -20,24 +21,34 @@ _WITHOUT = {
     ),
 }
 READ = 65536
-"""So many characters of a shell script are read."""
+"""So many bytes of a shell script are read."""
 MODULE = {"Hugging Face's Trainer": "huggingface", "Lightning's Trainer": "lightning"}
 
 
 def hint(spec: TrainerSpec) -> str:
-    """What its user should know of a script that leaves the training to a framework, and does not use what
-    bftrainer has for that; empty if nothing. A script that cannot be read is the worker's to tell of."""
+    """What its user should know of a script that does not use what bftrainer has for it, alone or beside a
+    framework; empty if nothing. A script that cannot be read is the worker's to tell of."""
     if told := _starter_in_shell_script(spec):
         return told
     script = next((word for word in spec.command[1:] if word.endswith(".py")), "")
-    if spec.launcher != "torchrun" or spec.n_min == spec.n_max or not script:
-        return ""
     path = Path(spec.workdir, script)
-    found = imports_of(path)
+    found = imports_of(path) if script else {}
     if any(name.partition(".")[0] == "bftrainer" for name in found) or _names_us(path):
         return ""
+    if spec.launcher == "native" and spec.n_max > 1 and found:
+        return (
+            f"{script} imports nothing of bftrainer.elastic: on several nodes each would train by itself, "
+            "and the trainer then fails. Use elastic.Run (docs/user-guide.md), or `launcher: torchrun` for a "
+            "script that forms its own group"
+        )
+    if spec.launcher == "torchrun" and spec.samples is not None and found:
+        return (
+            f"{script} imports nothing of bftrainer.elastic, and so tells of none of the samples that `work` "
+            "asks for: the trainer fails when the script ends. Say `work: until_exit`, or let it call "
+            "elastic.attach(), job.progress() and job.done() (docs/your-script.md)"
+        )
     framework = _framework(found)
-    if not framework:
+    if spec.launcher != "torchrun" or spec.n_min == spec.n_max or not framework:
         return ""
     return (
         f"{script} uses {framework} without bftrainer's callback: {_WITHOUT[framework]}. Add "
@@ -45,23 +56,24 @@ def hint(spec: TrainerSpec) -> str:
     )
 
 
+def _begin(script: Path) -> str:
+    """The first lines of a script; empty if it cannot be read, which is the worker's to tell of."""
+    try:
+        with open_regular(script) as file:
+            return file.read(READ).decode(errors="replace")
+    except OSError:
+        return ""
+
+
 def _names_us(script: Path) -> bool:
     """Whether a script imports something of bftrainer anywhere, such as under an `if`."""
-    try:
-        with script.open(errors="replace") as file:
-            return "bftrainer.elastic" in file.read(READ)
-    except OSError:
-        return False
+    return "bftrainer.elastic" in _begin(script)
 
 
 def _starter_in_shell_script(spec: TrainerSpec) -> str:
     """What to say of a shell script that starts processes which know nothing of other nodes' ones."""
     name = next((word for word in spec.command if word.endswith((".sh", ".bash"))), "")
-    try:
-        with Path(spec.workdir, name).open(errors="replace") as file:
-            lines = file.read(READ).splitlines() if name else []
-    except OSError:  # the worker will tell of it
-        return ""
+    lines = _begin(Path(spec.workdir, name)).splitlines()
     found = next((program for line in lines if (program := starter(split(line)))), "")
     if not found:
         return ""

@@ -1,13 +1,19 @@
-"""How commands print what they found: as a table or as JSON."""
+"""Prints results as a table or as JSON."""
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Collection, Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bftrainer.cli.shared.terminal import printable, say
+
+if TYPE_CHECKING:
+    from bftrainer.model.finding import Finding
+
 
 SHORT = 14
 """A cell that is no longer is never folded: numbers, a status, a time span."""
@@ -72,3 +78,20 @@ def print_table(
         for column in table.columns:  # rich would make some narrower than that
             column.width = column.min_width
     Console(width=max(Console().width, needed)).print(table)
+
+
+def finish(found: Sequence[Finding], *, as_json: bool) -> NoReturn:
+    """Print what was found, and end with exit code 1 if something is wrong."""
+    from bftrainer.model.finding import Level
+
+    if as_json:
+        print_json([asdict(one) for one in found])
+    else:
+        print_table(("", "check", "found"), [row for one in found for row in _rows(one)])
+    sys.exit(1 if any(one.level is Level.WRONG for one in found) else 0)
+
+
+def _rows(finding: Finding) -> list[tuple[str, str, str]]:
+    """What was found, with what to do about it on a line of its own."""
+    found = [(finding.level.value, finding.check, finding.found)]
+    return [*found, ("", "", f"-> {finding.remedy}")] if finding.remedy else found

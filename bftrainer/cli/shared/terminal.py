@@ -1,4 +1,4 @@
-"""How commands print text: what others have written never reaches a terminal as it is.
+"""Prints text, with control characters escaped: others may have written it.
 
 Names, reasons, metrics and messages may be any user's, and old databases may hold texts that are refused
 today. A terminal obeys the control characters in them: it could show what is not there, or type.
@@ -18,7 +18,7 @@ def say(text: str = "", *, err: bool = False) -> None:
 
 
 def say_as_it_is(text: str) -> None:
-    """Print a line of the user's own, or one that goes to a file or program, with whatever it contains."""
+    """Print a line of the user's own, with whatever it contains."""
     click.echo(text)
 
 

@@ -95,7 +95,7 @@ class TrainerName(click.ParamType[str]):
         return str(value)
 
 
-class Output(_Named):
+class OutputPath(_Named):
     """A file to write, or a folder with `file_okay=False`; the folder above it must exist.
 
     With `suffixes`, the name must end in one of them.

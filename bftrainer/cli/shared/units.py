@@ -1,4 +1,4 @@
-"""What is counted, in words: nodes, or GPUs where the site shares out single ones (`share: gpu`)."""
+"""The unit that is counted, in words: nodes, or GPUs where the site shares out single ones (`share: gpu`)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from bftrainer.elastic.horovod import slots
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class HorovodWorld:
     """A membership: workers in the order of their ranks, by Horovod's names (see `slots`). Those of one host,
     which is a node and its start, come and go together."""
 
@@ -26,8 +26,8 @@ class World:
 class Assembly:
     """What the driver of one trainer knows of its workers."""
 
-    target: World = World()  # the membership published last
-    formed: World = World()  # the membership whose workers got their places last
+    target: HorovodWorld = HorovodWorld()  # the membership published last
+    formed: HorovodWorld = HorovodWorld()  # the membership whose workers got their places last
     asking: set[str] = field(default_factory=set)  # hosts that wait for a place
     connected: set[str] = field(default_factory=set)  # hosts of `formed` that have connected to all others
     past: set[str] = field(default_factory=set)  # hosts that have ever had a place
@@ -37,14 +37,14 @@ class Assembly:
         """Whether any membership has named a host."""
         return host in self.target.hosts or host in self.past
 
-    def publish(self, world: World) -> None:
+    def publish(self, world: HorovodWorld) -> None:
         """Take in a published membership; one that is older than the last is ignored."""
         if world.generation >= self.target.generation:
             self.target = world
             if set(world.hosts) == set(self.formed.hosts) and not set(world.hosts) & (
                 self.asking | self.gone
             ):
-                self.formed = World(world.generation, self.formed.hosts)  # the same workers train on
+                self.formed = HorovodWorld(world.generation, self.formed.hosts)  # the same workers train on
 
     def lose(self, host: str) -> bool:
         """A worker has ended. Returns whether that tears a world whose workers are just connecting.
@@ -68,7 +68,7 @@ class Assembly:
         """Whether all workers of the formed world have connected to each other."""
         return self.connected >= set(self.formed.hosts)
 
-    def let_go(self) -> World | None:
+    def let_go(self) -> HorovodWorld | None:
         """The new world, once its workers wait for their places: they may connect to each other now. Else
         None.
 
@@ -79,7 +79,7 @@ class Assembly:
         members = set(self.formed.hosts) & set(self.target.hosts)
         if not here or not (members or set(self.target.hosts)) <= set(here):
             return None
-        self.formed, self.connected = World(self.target.generation, tuple(here)), set()
+        self.formed, self.connected = HorovodWorld(self.target.generation, tuple(here)), set()
         self.asking -= set(here)
         self.past |= set(here)
         return self.formed

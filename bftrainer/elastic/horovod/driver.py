@@ -27,7 +27,7 @@ from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationCl
 from horovod.runner.http.http_server import RendezvousServer
 
 from bftrainer.elastic.horovod import slots
-from bftrainer.elastic.horovod.assembly import Assembly, World
+from bftrainer.elastic.horovod.assembly import Assembly, HorovodWorld
 from bftrainer.elastic.horovod.bounds import STACK_BYTES, bound
 from bftrainer.elastic.horovod.guard import guard
 from bftrainer.elastic.programs.confine import MB, confine, is_full
@@ -147,7 +147,7 @@ class Driver:
             if message["type"] == "world":
                 self._published_at = time.time()
                 workers = slots.workers_of(message["hosts"], message.get("slots", ()))
-                self._assembly.publish(World(message["generation"], workers))
+                self._assembly.publish(HorovodWorld(message["generation"], workers))
                 self._tell_formed()  # the same workers may be training already
             elif message["type"] == "gone" and self._assembly.lose_host(message["host"]):
                 self._tell(type="torn", generation=self._assembly.formed.generation)
@@ -218,6 +218,7 @@ def _end_when_full(memory_mb: int) -> None:
 def main(path: Path, address: str, memory_mb: int, connections: int, orphan_s: float) -> None:
     """Lead the workers of one Horovod trainer."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s horovod driver %(levelname)s %(message)s")
+    os.umask(0o077)  # its socket is for its daemon alone
     guard()
     threads = min(connections, memory_mb * MB // 2 // STACK_BYTES)  # a thread serves each
     bound(address, values_bytes=memory_mb * MB // 4, connections=threads)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from bftrainer.elastic.members.group import Group
-from bftrainer.elastic.members.nccl import AbortableGroup
 
-CPU, GPU = "bftrainer", "bftrainer_nccl"
-_formed: dict[str, Any] = {}
-"""Backend by name, for torch to take; empty while no group of ours is the default."""
+NAME = "bftrainer"
+_formed: list[Any] = []
+"""The backend for torch to take; empty while no group of ours is the default."""
 
 
 def install(group: Group) -> None:
@@ -31,20 +31,31 @@ def install(group: Group) -> None:
             "torch.distributed has been initialised already: leave init_process_group out of the script, "
             "the run provides the default group"
         )
-    for name, device in ((CPU, "cpu"), (GPU, "cuda")):
-        if not hasattr(dist.Backend, name.upper()):
-            dist.Backend.register_backend(name, lambda *_, name=name: _formed[name], devices=[device])
+    if not hasattr(dist.Backend, NAME.upper()):
+        dist.Backend.register_backend(NAME, lambda *_: _formed[0], devices=["cpu"])
     store = dist.HashStore()  # type: ignore[attr-defined]  # torch exports it conditionally
-    _formed[CPU] = group.backend or dist.ProcessGroupGloo(store, 0, 1, timedelta(seconds=1))
-    backends = CPU
-    if isinstance(group, AbortableGroup):
-        _formed[GPU] = group.accelerated
-        backends = f"cpu:{CPU},cuda:{GPU}"
-    dist.init_process_group(backends, store=store, rank=group.rank, world_size=group.size)
+    _formed.append(group.backend or dist.ProcessGroupGloo(store, 0, 1, timedelta(seconds=1)))
+    dist.init_process_group(NAME, store=store, rank=group.rank, world_size=group.size)
+    if group.accelerated is not None or torch.cuda.is_available():
+        _add_gpus(group)
+
+
+def _add_gpus(group: Group) -> None:
+    """Add the backend for tensors on GPUs; without NCCL, it is the one of the CPU."""
+    types: Any = dist.ProcessGroup.BackendType
+    world: Any = dist.group.WORLD
+    kind = types.CUSTOM if group.accelerated is None else types.NCCL  # PyTorch keeps one backend of a type
+    world._register_backend(torch.device("cuda"), kind, group.accelerated or _formed[0])
 
 
 def remove() -> None:
-    """Remove the default group, if it is ours: it would keep connections open."""
+    """Remove the default group, if it is ours: it would keep connections open.
+
+    Its backends are left alone. To destroy the default group would wait for the members' operations in NCCL,
+    and for its threads; the group itself ends them in the background.
+    """
     if _formed:
         _formed.clear()
+        shut_down: Any = dist.distributed_c10d._world.pg_names
+        shut_down.pop(dist.group.WORLD, None)
         dist.destroy_process_group()

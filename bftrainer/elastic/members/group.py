@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from queue import Empty
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import torch
@@ -16,7 +16,6 @@ import torch.distributed as dist
 from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.members.rendezvous import FORM_TIMEOUT_S, CalledOff, Rendezvous
 from bftrainer.elastic.members.sockets import Address, cut, listening
-from bftrainer.elastic.members.waiter import Waiter
 
 FOREVER = timedelta(days=7)
 """The time-out of operations whose waiting `Patience` bounds."""
@@ -45,6 +44,8 @@ class Group:
 
     device = torch.device("cpu")
     """Where tensors must be to be exchanged."""
+    accelerated: Any = None
+    """A second backend, for the tensors on `device`; see `AbortableGroup`."""
 
     def __init__(
         self,
@@ -62,6 +63,10 @@ class Group:
         self.backend = backend
         self.cut = cut
         self.failure: str | None = None
+
+    def moved(self, tensor: torch.Tensor) -> torch.Tensor:
+        """`tensor` where it can be exchanged; with one member, as it is."""
+        return tensor if self.size == 1 else tensor.to(self.device)
 
     def begin_all_reduce(self, tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM) -> Pending:
         """Start to reduce `tensor` over all ranks, in place. Leave it alone until `Pending.wait` returns.
@@ -288,3 +293,38 @@ def _addresses(store: Rendezvous) -> set[Address]:
     """Where the members listen, as far as their entries have arrived."""
     said = [json.loads(entry) for key, entry in store.entries().items() if key.startswith("listens/")]
     return {(host, port) for addresses in said for host, port in addresses}
+
+
+class Waiter:
+    """A thread that waits for one operation after the other, and says how each ended.
+
+    The operations bear no look at the clock meanwhile: one that is given up breaks its group. So where one
+    never ends, this thread is left behind with it; its group has failed by then. `wait` waits for an
+    operation and returns why it failed, or None.
+    """
+
+    def __init__(self, wait: Callable[[Any, timedelta], str | None]) -> None:
+        self._wait = wait
+        self._works: SimpleQueue[tuple[list[Any], timedelta, SimpleQueue[str | None]] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def ended(self, work: Any, limit: timedelta) -> SimpleQueue[str | None]:
+        """Wait for `work` in the background, once those before are over. Its outcome comes out of the queue
+        that this returns."""
+        outcome: SimpleQueue[str | None] = SimpleQueue()
+        self._works.put(([work], limit, outcome))
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="bftrainer-wait", daemon=True)
+                self._thread.start()
+        return outcome
+
+    def close(self) -> None:
+        """End the thread, once what it has been given is over."""
+        self._works.put(None)
+
+    def _run(self) -> None:
+        while (given := self._works.get()) is not None:
+            held, limit, outcome = given
+            outcome.put(self._wait(held.pop(), limit))  # which holds the work no longer, see `Pending`

@@ -13,18 +13,20 @@ import base64
 import os
 import threading
 import time
-from collections.abc import Collection
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
 
-from bftrainer.elastic import course
-from bftrainer.elastic.members.channel import AGENT_GONE, Channel, Orders
 from bftrainer.elastic.members.group import Group, GroupBroken, form
 from bftrainer.elastic.members.nccl import accelerate
 from bftrainer.elastic.members.patience import Patience
-from bftrainer.elastic.members.ranks import Published
 from bftrainer.elastic.members.rendezvous import CalledOff, Rendezvous
+from bftrainer.elastic.process import startup_times
+from bftrainer.elastic.process.channel import AGENT_GONE, Channel, Orders
 
 
 class Leave(Exception):  # noqa: N818  not an error: an order
@@ -56,6 +58,8 @@ class Membership:
         self._rendezvous: Rendezvous | None = None
         self._stopped = False
         self._busy_until: float | None = None
+        self.on_written: Callable[[dict[str, Any]], None] = lambda message: None
+        """Is told by the channel's thread of snapshots that the agent is done with."""
         self.channel = Channel(orders.fd, self._receive, closed=lambda: os._exit(AGENT_GONE))
 
     # for the training loop
@@ -146,6 +150,8 @@ class Membership:
                 store.arrive(message["key"], base64.b64decode(message["value"]))
         elif kind == "busy":
             self._patience.heard(message["node"], message["seconds"])
+        elif kind == "written":
+            self.on_written(message)
         elif kind == "stop":
             with self._changed:
                 self._stopped = True
@@ -159,7 +165,7 @@ class Membership:
                 self._rendezvous.call_off()
             self._rendezvous = self._formed = None
             self._published = published
-            course.reached("published")
+            startup_times.reached("published")
             self._patience.keep(published.members)
             if self._busy_until is not None:
                 self._say_busy(max(0.0, self._busy_until - time.monotonic()))
@@ -190,7 +196,7 @@ class Membership:
                 self._orders.address,
                 self._patience,
             )
-            group = accelerate(group, store, self._device)
+            group = accelerate(group, store, self._device, self._orders.address)
         except CalledOff:
             return
         except GroupBroken as error:
@@ -199,7 +205,40 @@ class Membership:
         with self._changed:
             if self._published.generation == published.generation:
                 self._formed = group
-                course.reached("connected")
+                startup_times.reached("connected")
                 self._changed.notify_all()
             else:
                 group.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A membership as the daemon published it: nodes in rank order, those that leave, and how many workers
+    each member runs; empty where each runs one."""
+
+    generation: int
+    members: tuple[str, ...]
+    leaving: tuple[str, ...]
+    workers: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many workers the members run."""
+        return sum(self.workers) if self.workers else len(self.members)
+
+    def rank(self, node: str, local_rank: int) -> int:
+        """The rank of a worker of a member.
+
+        Raises:
+            ValueError: the node is no member.
+        """
+        return sum(self._counts[: self.members.index(node)]) + local_rank
+
+    def nodes(self, ranks: Iterable[int]) -> int:
+        """On how many nodes these ranks are."""
+        ends = list(accumulate(self._counts))
+        return len({bisect_right(ends, rank) for rank in ranks})
+
+    @property
+    def _counts(self) -> Sequence[int]:
+        return self.workers or (1,) * len(self.members)

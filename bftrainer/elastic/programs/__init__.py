@@ -1,1 +1,1 @@
-"""What is started with `python -m`: the warm process of an agent, and the host of torchrun's stores."""
+"""Programs for `python -m`: the warm process of an agent, and the host of torchrun's stores."""

@@ -1,4 +1,4 @@
-"""What a process does that was forked from the warm one: it becomes a worker, and ends like one."""
+"""The life of a process that was forked from the warm one: it becomes a worker, and ends like one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import Any
 
 from setproctitle import setproctitle
 
-from bftrainer.elastic import course
-from bftrainer.elastic.members.channel import AGENT_GONE, VARIABLE
+from bftrainer.elastic.process import startup_times
+from bftrainer.elastic.process.channel import AGENT_GONE, VARIABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Task:
     gated: bool  # to wait for its membership before it runs the script
     channel: int  # descriptor of the connection to the agent
     log: int  # descriptor of the worker's log
+    slots: list[int]  # descriptors of its memory for snapshots
 
 
 def become(task: Task) -> None:
@@ -40,7 +41,7 @@ def become(task: Task) -> None:
     Raises:
         whatever the script raises.
     """
-    course.reached("process")
+    startup_times.reached("process")
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (task.log, 1), (task.log, 2)):
         os.dup2(source, target)
@@ -49,22 +50,26 @@ def become(task: Task) -> None:
     setproctitle(task.title)
     os.chdir(task.workdir)
     os.environ.clear()
-    _set(task.environ, task.channel)
+    _set(task.environ, task.channel, task.slots)
     if "torch" in sys.modules:
         _set_threads(sys.modules["torch"], task.environ.get("OMP_NUM_THREADS", ""))
     if "numpy" in sys.modules:  # else all workers draw the same numbers; Python seeds its own after a fork
         sys.modules["numpy"].random.seed()
     if task.gated:
         wait_for_go(task.channel)
+        if "torch" in sys.modules:
+            from bftrainer.elastic.checks import replicas  # noqa: PLC0415  with torch, which is there
+
+            replicas.watch()
     words = [word for word in task.words if word != "-u"]
     if words[0] == "-m":
         sys.argv = words[1:]
-        sys.path[0] = task.workdir
+        sys.path.insert(0, task.workdir)
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         return
     sys.argv = words
     script = Path(words[0]).absolute()
-    sys.path[0] = str(script.parent)
+    sys.path.insert(0, str(script.parent))
     main = types.ModuleType("__main__")
     main.__file__ = words[0]
     sys.modules["__main__"] = main
@@ -86,7 +91,7 @@ def wait_for_go(channel: int) -> None:
     order = json.loads(line)
     if order["type"] != "go":  # to leave: it has begun nothing
         os._exit(0)
-    _set(order["env"], channel)
+    _set(order["env"], channel, [])
 
 
 def _set_threads(torch: Any, wanted: str) -> None:
@@ -96,10 +101,10 @@ def _set_threads(torch: Any, wanted: str) -> None:
         torch.set_num_threads(int(wanted))
 
 
-def _set(environ: dict[str, str], channel: int) -> None:
+def _set(environ: dict[str, str], channel: int, slots: list[int]) -> None:
     os.environ.update(environ)
     orders: dict[str, Any] = json.loads(os.environ[VARIABLE])
-    os.environ[VARIABLE] = json.dumps({**orders, "fd": channel})
+    os.environ[VARIABLE] = json.dumps({**orders, "fd": channel, "slots": slots})
 
 
 class Ending:

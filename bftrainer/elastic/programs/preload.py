@@ -10,11 +10,13 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 UNSAFE = 3
 """Exit code of the warm process: an import started threads or a device, so it must not fork any more."""
+DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/accel/")
+"""Files of GPUs' drivers begin so."""
 _NOT_BEFORE_FORK = {"mpi4py", "tensorflow", "jax", "cupy", "pycuda", "ray"}
 """Packages that are known to start something when imported."""
 
@@ -51,8 +53,19 @@ def import_for(script: str) -> None:
                         getattr(module, attribute, None)
                 except Exception:  # noqa: BLE001, S112  whatever a package does: the worker will say so
                     continue
-    if threading.active_count() > 1 or torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    is_initialized: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    if threading.active_count() > 1 or is_initialized or _has_opened_a_device():
         sys.exit(UNSAFE)
+
+
+def _has_opened_a_device() -> bool:
+    """Whether a driver is open, for instance to ask what a GPU can do: PyTorch need not know of it, and a
+    fork cannot use the GPU then."""
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the descriptor by which the folder itself was read
+            if str(entry.readlink()).startswith(DEVICES):
+                return True
+    return False
 
 
 def imports_of(script: Path) -> dict[str, list[str]]:
@@ -90,7 +103,7 @@ def _imported(path: Path) -> list[tuple[str, list[str]]]:
     """The modules that one file imports, and what from each; nothing if it cannot be read: the worker itself
     will report the error."""
     try:
-        body = ast.parse(path.read_text("utf-8")).body
+        body = ast.parse(path.read_text("utf-8")).body if path.is_file() else []  # a pipe has no end
     except (OSError, UnicodeDecodeError, SyntaxError, ValueError):
         return []
     found: list[tuple[str, list[str]]] = []

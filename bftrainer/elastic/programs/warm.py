@@ -7,8 +7,8 @@ runs no tensor operation and no line of a user's script: so its forks are like n
 in the process table to which agent it belongs.
 
 Requests come as packets of JSON over the inherited socket: {"type": "import", "script": path} and
-{"type": "fork", ...} with two file descriptors, the worker's channel and its log. The answer to a fork is
-{"pid": ...}. The worker becomes a child of the agent, as if the agent had started it.
+{"type": "fork", ...} with file descriptors: the worker's channel, its log and its memory for snapshots. The
+answer to a fork is {"pid": ...}. The worker becomes a child of the agent, as if the agent had started it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ import socket
 import sys
 import time
 
-from bftrainer.elastic.members.channel import AGENT_GONE
+from bftrainer.elastic.process.channel import AGENT_GONE
 from bftrainer.elastic.programs.forked import Ending, Task, become
 from bftrainer.elastic.programs.preload import import_for, importing
 
-WITH = ("torch._dynamo", "bftrainer.elastic.loop")
-"""Imported before any fork: what the first optimizer of a process would import (800 modules), and what
-`elastic.Run` imports where it is first used."""
+WITH = ("torch._dynamo", "bftrainer.elastic.loop.run", "bftrainer.elastic.checks.replicas")
+"""Imported before any fork: what the first optimizer of a process would import (800 modules), what
+`elastic.Run` imports where it is first used, and what watches ranks on torchrun."""
+MOST_FDS = 8
 _PR_SET_PDEATHSIG = 1
 
 
@@ -40,7 +41,7 @@ def serve(agent: socket.socket) -> Task | None:
     """
     agent.send(b"{}")
     while True:
-        data, fds, _, _ = socket.recv_fds(agent, 1 << 20, 2)
+        data, fds, _, _ = socket.recv_fds(agent, 1 << 20, MOST_FDS)
         if not data:
             return None
         wanted = json.loads(data)
@@ -51,7 +52,7 @@ def serve(agent: socket.socket) -> Task | None:
         if pid == 0:
             agent.close()
             del wanted["type"]
-            return Task(**wanted, channel=fds[0], log=fds[1])
+            return Task(**wanted, channel=fds[0], log=fds[1], slots=fds[2:])
         for fd in fds:
             os.close(fd)
         agent.send(json.dumps({"pid": pid}).encode())

@@ -1,4 +1,4 @@
-"""Checkpoints: atomic, asynchronous, pruned, plain `torch.save` dictionaries.
+"""Checkpoints: atomic, pruned, plain `torch.save` dictionaries.
 
 A file `g<generation>-s<step>.pt` holds {"format", "position", "parts": {"model": ..., "optimizer":
 ...}}, loadable with `torch.load(path, weights_only=True)` and without bftrainer. The newest is the
@@ -14,7 +14,6 @@ import logging
 import os
 import pickle
 import re
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -42,22 +41,9 @@ class Checkpoints:
     def __init__(self, directory: str, trainer: str = "") -> None:
         self._directory, self._trainer = Path(directory), trainer
         self._base: int | None = None  # of this trainer's generations; None: not known yet
-        self._writer: threading.Thread | None = None
         self._proven = False
         self.error = ""
         self.unreadable = False
-
-    @property
-    def busy(self) -> bool:
-        """Whether a checkpoint is being written in the background."""
-        return self._writer is not None and self._writer.is_alive()
-
-    def save_in_background(self, snapshot: dict[str, Any], generation: int) -> None:
-        """Write `snapshot` in a thread. Only while not `busy`; leave the snapshot alone until it is not."""
-        self._writer = threading.Thread(
-            target=self.save, args=(snapshot, generation), name="bftrainer-checkpoint", daemon=True
-        )
-        self._writer.start()
 
     def save(self, snapshot: dict[str, Any], generation: int) -> bool:
         """Write `snapshot` now: to a temporary file, which is flushed and then renamed.
@@ -65,11 +51,12 @@ class Checkpoints:
         Returns whether it was written. If not, for example on a full disk, `error` says why, and training
         goes on.
         """
-        name = f"s{snapshot['position']['step']:012}.pt"
+        step = snapshot["position"]["step"]
+        name = f"s{step:012}.pt"
         partial = self._directory / f".{name}.{os.getpid()}"
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            name = f"g{self._take_over() + generation:08}-{name}"
+            name = self.name_of(step, generation)
             partial = self._directory / f".{name}.{os.getpid()}"
             with partial.open("wb") as file:
                 torch.save(snapshot, file)
@@ -90,10 +77,13 @@ class Checkpoints:
             return False
         return True
 
-    def finish(self) -> None:
-        """Wait until the checkpoint under way, if any, is written."""
-        if self._writer is not None:
-            self._writer.join()
+    def name_of(self, step: int, generation: int) -> str:
+        """The name of a checkpoint in the directory, which is this trainer's from now on.
+
+        Raises:
+            OSError: the directory cannot be written.
+        """
+        return f"g{self._take_over() + generation:08}-s{step:012}.pt"
 
     def load(self) -> dict[str, Any] | None:
         """The newest readable checkpoint, on the CPU; None if there is none. Removes files that a crash left
@@ -136,6 +126,7 @@ class Checkpoints:
             mark = self._directory / TRAINER
             base = _base_of(mark, self._trainer)
             if base is None:
+                self._directory.mkdir(parents=True, exist_ok=True)
                 base = max((_numbers(path)[0] for path in self._found()), default=0)
                 partial = mark.with_name(f"{TRAINER}.{os.getpid()}")
                 partial.write_text(json.dumps({"trainer": self._trainer, "base": base}))
@@ -146,10 +137,12 @@ class Checkpoints:
     def _found(self) -> list[Path]:
         if not self._directory.is_dir():
             return []
-        named = [path for path in self._directory.iterdir() if _NAME.fullmatch(path.name)]
+        every = self._directory.iterdir()
+        named = [path for path in every if _NAME.fullmatch(path.name) and path.is_file()]  # no pipe
         return sorted(named, key=_numbers, reverse=True)
 
     def _prune(self) -> None:
+        """Remove all but the newest `KEEP`."""
         for path in self._found()[KEEP:]:
             path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Which ranks have the training state, and how the others receive it."""
+"""Hands the training state over: finds the ranks that have it, and sends it to the others."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import torch
 import torch.distributed as dist
 
 from bftrainer.elastic.members.group import Group
-from bftrainer.elastic.state.roll import Roll, Said, call_roll
-from bftrainer.elastic.state.state import TrainingState
-from bftrainer.elastic.state.stream import COMPLETE, FALSE, Stream
+from bftrainer.elastic.state.stream import COMPLETE, FALSE, Roll, Said, Stream, call_roll
+from bftrainer.elastic.state.training_state import TrainingState
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class CaughtUp:
+class StateTransfer:
     """What it took to stream the state to a newcomer."""
 
     bytes: int
@@ -80,7 +79,7 @@ class HandOver:
             self._at_once(group, roll.lacking)
         return roll
 
-    def advance(self, group: Group) -> CaughtUp | None:
+    def advance(self, group: Group) -> StateTransfer | None:
         """Between two steps, advance a stream. When it is complete, return what it took; else None.
 
         Raises:
@@ -99,7 +98,7 @@ class HandOver:
             stream.advance()
             return None
         self.close()
-        return CaughtUp(stream.bytes, time.monotonic() - self._began)
+        return StateTransfer(stream.bytes, time.monotonic() - self._began)
 
     def settle(self) -> None:
         """Before parameters change: end the chunk under way.

@@ -1,4 +1,4 @@
-"""What has to be the same on all nodes: the entries of a training state by name, and a sample of them."""
+"""Entries of a training state by name, which must be the same on all nodes, and samples of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.utils.parametrizations import _SpectralNorm
 
-from bftrainer.elastic.state.unsaved_buffers import PART as UNSAVED
+from bftrainer.elastic.state.parts import UNSAVED
 
 SAMPLED = 64
 """About so many elements of every tensor are compared."""

@@ -97,11 +97,16 @@ def memory_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(-1).view(torch.uint8)
 
 
-def size_of(value: Any) -> int:
-    """The bytes of all tensors in a state."""
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """All tensors in a state, in the order in which `mapped` finds them."""
     tensors: list[torch.Tensor] = []
     mapped(value, lambda leaf: tensors.append(leaf) if isinstance(leaf, torch.Tensor) else None)
-    return sum(tensor.nbytes for tensor in tensors)
+    return tensors
+
+
+def size_of(value: Any) -> int:
+    """The bytes of all tensors in a state."""
+    return sum(tensor.nbytes for tensor in tensors_of(value))
 
 
 def mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:

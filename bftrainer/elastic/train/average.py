@@ -72,7 +72,8 @@ class Flat:
     def begin(self, group: Group, weight: float) -> None:
         """As `Averaging.begin`."""
         self._group, self._weight = group, weight
-        self._parameters = self._averaged()
+        if group.size > 1:
+            self._parameters = self._averaged()
 
     def _averaged(self) -> list[torch.Tensor]:
         found = self._trainable.averaged()

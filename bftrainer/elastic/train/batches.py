@@ -1,4 +1,4 @@
-"""Which samples this rank works on, step by step, and the micro-batches made of them."""
+"""This rank's samples, step by step, cut into micro-batches."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bftrainer.elastic.train.data import Source
+from bftrainer.elastic.state.position import Position
 from bftrainer.elastic.train.policy import Policy
-from bftrainer.elastic.train.sampler import Position, Share, micro_batches, share
+from bftrainer.elastic.train.sampler import RankShare, micro_batches, share
+from bftrainer.elastic.train.source import Source
 
 
 @dataclass(slots=True)
@@ -37,12 +38,20 @@ class Batches(ABC):
         epochs: after so many passes there is nothing left; None: passes do not count.
         budget: after so many samples there is nothing left; None: samples do not count.
         stand_in: whether a rank without samples works on a stand-in, of weight 0.
+        least: a rank has no fewer samples of a step, or none.
     """
 
     def __init__(
-        self, batch_size: int, policy: Policy, *, epochs: int | None, budget: int | None, stand_in: bool
+        self,
+        batch_size: int,
+        policy: Policy,
+        *,
+        epochs: int | None,
+        budget: int | None,
+        stand_in: bool,
+        least: int = 1,
     ) -> None:
-        self.batch_size, self._policy = batch_size, policy
+        self.batch_size, self._policy, self._least = batch_size, policy, least
         self._epochs, self._budget, self._stand_in = epochs, budget, stand_in
         self._place: int | None = 0
         self._size = 1
@@ -57,6 +66,11 @@ class Batches(ABC):
     @abstractmethod
     def stop(self) -> None:
         """End processes that read or fetch ahead."""
+
+    @property
+    def total(self) -> int:
+        """The samples of a step that is not an epoch's last, over all ranks."""
+        return self._policy.total(self._size)
 
     @property
     def epochs(self) -> float | None:
@@ -83,10 +97,10 @@ class Batches(ABC):
         )
 
     @abstractmethod
-    def share(self, position: Position) -> Share:
+    def share(self, position: Position) -> RankShare:
         """This rank's share of the step at `position`; an empty one if it takes no samples."""
 
-    def _cut(self, position: Position, length: int) -> Share:
+    def _cut(self, position: Position, length: int) -> RankShare:
         """The share of an epoch that has so many samples."""
         found = share(
             position,
@@ -95,19 +109,20 @@ class Batches(ABC):
             batch=self._policy.total(self._size),
             length=length,
             budget=self._budget,
+            least=self._least,
         )
         return found if self._place is not None else replace(found, stop=found.start)
 
-    def parts(self, mine: Share) -> list[MicroBatch]:
-        """The micro-batches of a share, in order; the stand-in is the step's last sample."""
-        cuts = micro_batches(mine, self._size, self.batch_size)
+    def parts(self, mine: RankShare) -> list[MicroBatch]:
+        """The micro-batches of a share, in order; the stand-in is the step's last samples."""
+        cuts = micro_batches(mine, self.batch_size, self._least)
         if not cuts and self._stand_in:
-            cuts = ((mine.start - 1, mine.start),)
+            cuts = ((mine.start - min(self._least, mine.total), mine.start),)
         return [
             MicroBatch(
                 start,
                 stop,
-                weight=(stop - start) / (mine.size or 1),
+                weight=(stop - start) / (mine.size or stop - start),
                 first=start == cuts[0][0],
                 last=stop == cuts[-1][1],
             )
@@ -122,10 +137,8 @@ class Batches(ABC):
 class IndexedBatches(Batches):
     """As `Batches`, of a data set with an index: an epoch is a permutation of it."""
 
-    def __init__(
-        self, source: Source, policy: Policy, *, epochs: int | None, budget: int | None, stand_in: bool
-    ) -> None:
-        super().__init__(source.batch_size, policy, epochs=epochs, budget=budget, stand_in=stand_in)
+    def __init__(self, source: Source, policy: Policy, **options: Any) -> None:
+        super().__init__(source.batch_size, policy, **options)
         self._source = source
         self._ahead: Iterator[Any] | None = None
         self._fetched = 0  # the epoch that worker processes fetch, or the first one
@@ -184,7 +197,7 @@ class IndexedBatches(Batches):
         )
         return steps * each + last
 
-    def share(self, position: Position) -> Share:
+    def share(self, position: Position) -> RankShare:
         """As `Batches.share`."""
         self._position = position
         return self._cut(position, self._source.length)

@@ -48,3 +48,23 @@ class Modes:
 def evaluating(model: torch.nn.Module) -> list[str]:
     """The layers of a model that are in evaluation mode."""
     return [name for name, module in model.named_modules() if not module.training]
+
+
+def least_of(models: Mapping[str, torch.nn.Module], given: int | None, batch_size: int) -> int:
+    """The fewest samples that a worker's share of a step has, if any: what the script gives, or as many as
+    batch normalisation needs to have a variance.
+
+    Raises:
+        ValueError: `given` is below 1, or above `batch_size`.
+    """
+    if given is not None:
+        if not 1 <= given <= batch_size:
+            raise ValueError(f"least_per_worker {given}: give 1 to {batch_size}, which is batch_size")
+        return given
+    kind = torch.nn.modules.batchnorm._BatchNorm
+    normalises = any(
+        isinstance(module, kind) and module.training
+        for model in models.values()
+        for module in model.modules()
+    )
+    return min(2 if normalises else 1, batch_size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,19 @@ NOT_AVERAGED = (
     "step: call run.model in the forward pass, not the model itself, and leave no_sync() out; with "
     "micro-batches the run sees to that"
 )
+OWN: Mapping[str, Any] = {"find_unused_parameters": True, "init_sync": False, "static_graph": False}
+"""The options of DDP that the run sets."""
+GROUP = "the run has a group of its own, which lasts while nodes come and go"
+SET = {
+    "find_unused_parameters": "with False DDP arranges its buckets anew after the first step, and nodes that "
+    "come later would have others",
+    "static_graph": "with True DDP arranges its buckets anew after the first step, and nodes that come later "
+    "would have others",
+    "init_sync": "nodes that come get their weights from the run",
+    "process_group": GROUP,
+    "device_mesh": GROUP,
+}
+"""Why the script cannot set these otherwise."""
 
 
 class Overlapped:
@@ -35,7 +49,7 @@ class Overlapped:
     def __init__(self, model: torch.nn.Module, options: Mapping[str, Any]) -> None:
         self._one_rank = _OneRank(self)
         self._ddp = DistributedDataParallel(
-            model, process_group=self._one_rank, init_sync=False, find_unused_parameters=True, **options
+            model, process_group=self._one_rank, **{**_checked(options), **OWN}
         )
         self._ddp.register_comm_hook(None, lambda _, bucket: self._exchange(bucket))
         self.model: torch.nn.Module = self._ddp
@@ -81,10 +95,11 @@ class Overlapped:
         zeros."""
         if self._weight == 0.0:
             tensor.zero_()
-        moved = tensor.to(self._group.device)
+        moved = self._group.moved(tensor)
         with self._noted():
             self._group.all_reduce(moved)
-        tensor.copy_(moved)
+        if moved is not tensor:
+            tensor.copy_(moved)
 
     def _exchange(self, bucket: Any) -> Future[torch.Tensor]:
         """DDP's hook: start to exchange a bucket, while the backward pass goes on."""
@@ -92,7 +107,7 @@ class Overlapped:
         buffer = bucket.buffer()
         future: Future[torch.Tensor] = Future(devices=[buffer.device] if buffer.is_cuda else None)
         buffer.mul_(self._weight) if self._weight else buffer.zero_()
-        moved, pending = buffer.to(self._group.device), Pending(None)
+        moved, pending = self._group.moved(buffer), Pending(None)
         with self._noted():
             pending = self._group.begin_all_reduce(as_real(moved))
         self._under_way.append((buffer, moved, pending, future))
@@ -117,6 +132,28 @@ class Overlapped:
             yield
         except GroupBroken as error:
             self._broken = self._broken or str(error)
+
+
+def _checked(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A script's options for DDP, if they are none that the run has to set otherwise.
+
+    Raises:
+        ValueError, TypeError: one is, or DDP has none of this name.
+        RuntimeError: this PyTorch's DDP meets its group at once, which can be no group of one rank.
+    """
+    known = inspect.signature(DistributedDataParallel).parameters.keys() - {"module"}
+    for name, value in options.items():
+        if name in SET and value is not OWN.get(name):
+            raise ValueError(f"ddp={{{name!r}: {value!r}}}: {SET[name]}; leave it out")
+        if name not in known:
+            raise TypeError(
+                f"DistributedDataParallel has no option {name!r}: it has {', '.join(sorted(known))}"
+            )
+    if not known >= OWN.keys():
+        raise RuntimeError(
+            f"ddp needs PyTorch 2.7 or later, this is {torch.__version__}: leave ddp out, or update"
+        )
+    return {name: value for name, value in options.items() if name not in SET}
 
 
 class _OneRank(dist.ProcessGroup):

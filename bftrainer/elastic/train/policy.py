@@ -1,4 +1,4 @@
-"""How large a step is on so many nodes, and what that means for the learning rate. Pure, but for `Pace`.
+"""The size of a step on a number of nodes, and the learning rate that follows. Pure, but for `Pace`.
 
 *Strong scaling*, `FixedGlobal`: a step takes the same number of samples on any number of nodes, so
 training is the same mathematics throughout. *Weak scaling*, `FixedPerNode`: every node takes the same

@@ -1,4 +1,4 @@
-"""Which rank trains on which samples. Pure arithmetic: every member can compute the share of each.
+"""Divides each step's samples between the ranks. Pure: every member can compute the share of each.
 
 An epoch is a permutation of the data set, drawn from seed and epoch number; the position in it is
 part of the training state that survives every rescale. A step takes the next samples of the
@@ -11,25 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """How far training is: steps taken, samples used, and where in which epoch's permutation."""
-
-    step: int = 0
-    samples: int = 0
-    epoch: int = 0
-    cursor: int = 0
+from bftrainer.elastic.state.position import Position
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class RankShare:
     """One rank's part of a step: the entries [start, stop) of the epoch's permutation."""
 
     start: int
     stop: int
     total: int  # samples of the step, over all ranks
     after: Position  # once the step is taken
+    ranks: int  # so many ranks have samples, the first ones
 
     @property
     def size(self) -> int:
@@ -43,18 +36,28 @@ class Share:
 
 
 def share(
-    position: Position, *, rank: int, size: int, batch: int, length: int, budget: int | None = None
-) -> Share:
+    position: Position,
+    *,
+    rank: int,
+    size: int,
+    batch: int,
+    length: int,
+    budget: int | None = None,
+    least: int = 1,
+) -> RankShare:
     """The share of `rank` of `size` in the step at `position`.
 
     A step takes `batch` samples, over all ranks, of a data set of `length`; the last step of an epoch,
     or of a `budget` of samples, is smaller. Shares differ by one sample at most, the first ranks' being
-    the larger ones; with fewer samples than ranks, some are empty.
+    the larger ones. With fewer samples than `least` for each rank, the first ranks share them alone, and the
+    others' shares are empty; no share is smaller than `least`, unless the whole step is.
     """
     total = min(batch, length - position.cursor)
     if budget is not None:
         total = min(total, budget - position.samples)
-    start, stop = (position.cursor + at for at in _cut(total, size)[rank])
+    ranks = max(1, min(size, total // least))
+    cuts = [*_cut(total, ranks), *[(total, total)] * (size - ranks)]
+    start, stop = (position.cursor + at for at in cuts[rank])
     after = replace(
         position,
         step=position.step + 1,
@@ -63,17 +66,17 @@ def share(
     )
     if after.cursor == length:
         after = replace(after, epoch=after.epoch + 1, cursor=0)
-    return Share(start, stop, total, after)
+    return RankShare(start, stop, total, after, ranks)
 
 
-def micro_batches(mine: Share, size: int, at_most: int) -> tuple[tuple[int, int], ...]:
-    """The micro-batches [start, stop) into which a rank of `size` cuts its share.
+def micro_batches(mine: RankShare, at_most: int, least: int = 1) -> tuple[tuple[int, int], ...]:
+    """The micro-batches [start, stop) into which a rank cuts its share.
 
-    Each has 1 to `at_most` samples. All ranks have the same number of them, unless a share has fewer samples
-    than that.
+    Each has `least` to `at_most` samples, or more where no number of micro-batches is between. All ranks have
+    the same number of them, unless a share has too few samples for that.
     """
-    largest = -(-mine.total // size)
-    count = min(-(-largest // at_most), mine.size)
+    largest = -(-mine.total // mine.ranks)
+    count = min(-(-largest // at_most), max(mine.size // least, min(mine.size, 1)))
     return tuple((mine.start + a, mine.start + b) for a, b in _cut(mine.size, count))
 
 

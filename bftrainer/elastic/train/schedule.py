@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
-from bftrainer.elastic import warned
+from bftrainer.elastic.process import warnings
 
 Every = Literal["step", "epoch"]
 
@@ -49,7 +49,7 @@ class Schedule:
             told = self._doubt(scheduler, epochs, steps) or self._cut_short(scheduler, steps, fewest)
             if told:
                 of = f" of {name}" if len(self._schedulers) > 1 else ""
-                warned.warn(f"scheduler{of}: {type(scheduler).__name__} {told}")
+                warnings.warn(f"scheduler{of}: {type(scheduler).__name__} {told}")
 
     def _cut_short(self, scheduler: Any, steps: float, fewest: float) -> str:
         course = max(_courses(scheduler), default=0)
@@ -65,8 +65,8 @@ class Schedule:
     def _doubt(self, scheduler: Any, epochs: float, steps: float) -> str:
         course = max(_courses(scheduler), default=None)
         if self._every == "epoch":
-            if course is None or course <= MUCH * epochs:
-                return ""
+            if course is None or course <= MUCH * epochs or course * MUCH < steps:
+                return ""  # as where a study's rung, or its budget, ends the run before the course
             return f'has a course of {course} steps and gets {epochs:.0f}, one an epoch: say "step" instead?'
         if self._every == "step" or steps < MUCH * epochs:
             return ""

@@ -1,10 +1,10 @@
-"""That a script has ended its run before all the work was done, by `run.stop()`: checkpoints know of it."""
+"""A script's early end of its run, by `run.stop()`, which checkpoints record."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from bftrainer.elastic.note import note
+from bftrainer.elastic.process.warnings import note
 
 PART = "end by the script"
 """The name of its part of the training state; no part of a script can have it."""

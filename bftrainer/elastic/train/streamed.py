@@ -16,14 +16,14 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
-from bftrainer.elastic import warned
-from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.sockets import open_sockets
+from bftrainer.elastic.process import warnings
+from bftrainer.elastic.process.channel import Orders
+from bftrainer.elastic.state.position import Position
 from bftrainer.elastic.train.batches import Batches, IndexedBatches, MicroBatch
-from bftrainer.elastic.train.data import Source, Start, pinned
-from bftrainer.elastic.train.own_random import warn_of_generators
 from bftrainer.elastic.train.policy import Policy
-from bftrainer.elastic.train.sampler import Position, Share
+from bftrainer.elastic.train.sampler import RankShare
+from bftrainer.elastic.train.source import LoaderStart, Source, pinned
 
 ENDLESS = 1 << 62
 AT_A_TIME = 32
@@ -60,9 +60,8 @@ class Reader:
     def __init__(self, data: Any, batch_size: int | None, collate: Any, seed: int) -> None:
         loader = self._loader = data if isinstance(data, DataLoader) else None
         if loader is not None:
-            if loader.drop_last or loader.batch_size is None:
-                wrong = "drop_last" if loader.drop_last else "batch_size None"
-                raise ValueError(f"the run cuts batches itself: leave {wrong} out of the DataLoader")
+            if loader.batch_size is None:
+                raise ValueError("the run cuts batches itself: leave batch_size None out of the DataLoader")
             if batch_size not in (None, loader.batch_size):
                 raise ValueError(
                     f"batch_size {batch_size}, but the DataLoader has {loader.batch_size}: give one"
@@ -75,6 +74,7 @@ class Reader:
         self._collate = collate or (default_collate if loader is None else loader.collate_fn)
         self._seed, self._before = seed, open_sockets()
         self._epoch, self.at = -1, 0
+        self._drops = self.batch_size if loader is not None and loader.drop_last else 1
         self._kept: deque[Any] = deque()
         self._coming: Iterator[bytes] | None = None
         self._is_over = False
@@ -87,9 +87,12 @@ class Reader:
         while self.at < position.cursor and (self._kept or self._more()):
             self._kept.popleft()
             self.at += 1
-        while len(self._kept) <= count and self._more():  # one more, to see the end
+        while len(self._kept) < count + self._drops and self._more():  # as far as to see the end
             pass
-        return len(self._kept) if len(self._kept) <= count else None
+        left = (
+            len(self._kept) - (self.at + len(self._kept)) % self._drops
+        )  # of what is no whole batch, nothing
+        return left if self._is_over and left <= count else None
 
     def batch(self, start: int, stop: int) -> Any:
         """The samples [start, stop) of the epoch, collated."""
@@ -111,7 +114,7 @@ class Reader:
             num_workers=1,
             collate_fn=bytes,
             generator=torch.Generator().manual_seed(self._seed * 1_000_003 + position.epoch),
-            worker_init_fn=Start(self._before, None if old is None else old.worker_init_fn),
+            worker_init_fn=LoaderStart(self._before, None if old is None else old.worker_init_fn),
             multiprocessing_context=None if old is None else old.multiprocessing_context,
         )
         self._coming = iter(loader)
@@ -128,10 +131,8 @@ class Reader:
 class StreamedBatches(Batches):
     """As `Batches`, of a stream, of which only its end says how long it is."""
 
-    def __init__(
-        self, reader: Reader, policy: Policy, *, epochs: int | None, budget: int | None, stand_in: bool
-    ) -> None:
-        super().__init__(reader.batch_size, policy, epochs=epochs, budget=budget, stand_in=stand_in)
+    def __init__(self, reader: Reader, policy: Policy, **options: Any) -> None:
+        super().__init__(reader.batch_size, policy, **options)
         self._reader = reader
 
     def stop(self) -> None:
@@ -142,7 +143,7 @@ class StreamedBatches(Batches):
         """As `Batches.steps`: not known."""
         return None
 
-    def share(self, position: Position) -> Share:
+    def share(self, position: Position) -> RankShare:
         """As `Batches.share`.
 
         Raises:
@@ -167,18 +168,15 @@ def opened(data: Any, batch_size: int | None, collate: Any, seed: int) -> Source
     Raises:
         ValueError, TypeError: data that cannot be shared out over nodes, with what to give instead.
     """
-    warn_of_generators(data)
     streams = isinstance(data.dataset if isinstance(data, DataLoader) else data, IterableDataset)
     return (Reader if streams else Source)(data, batch_size, collate, seed)
 
 
-def batches_of(
-    source: Source | Reader, policy: Policy, *, epochs: int | None, budget: int | None, stand_in: bool
-) -> Batches:
-    """The batches of either."""
+def batches_of(source: Source | Reader, policy: Policy, **options: Any) -> Batches:
+    """The batches of either, with the options of `Batches`."""
     if isinstance(source, Reader):
-        return StreamedBatches(source, policy, epochs=epochs, budget=budget, stand_in=stand_in)
-    return IndexedBatches(source, policy, epochs=epochs, budget=budget, stand_in=stand_in)
+        return StreamedBatches(source, policy, **options)
+    return IndexedBatches(source, policy, **options)
 
 
 def passes(epochs: int | None, orders: Orders | None) -> int | None:
@@ -194,7 +192,7 @@ def passes(epochs: int | None, orders: Orders | None) -> int | None:
     if epochs is None and orders is None:
         return 1
     if epochs is None and orders is not None and orders.samples is None:
-        warned.warn(
+        warnings.warn(
             "no epochs= is given, and the spec has no work: this run goes on until the script stops it, by "
             "run.stop() or by leaving its loop",
         )

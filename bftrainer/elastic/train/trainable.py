@@ -1,4 +1,4 @@
-"""Which parameters are trained: a script may freeze and unfreeze layers while it trains."""
+"""The parameters that are trained: a script may freeze and unfreeze layers meanwhile."""
 
 from __future__ import annotations
 
@@ -30,11 +30,14 @@ class Trainable:
                 found.setdefault(id(p), (f"{model_name}.{name}", p))
         self._all = [*found.values()]
         self._ever: set[str] = set()
+        self._never = self._all  # of these
         self.renew()
 
     def renew(self) -> None:
         """All ranks have run the same script up to here: take in what it has unfrozen."""
-        self._ever |= {name for name, p in self._all if p.requires_grad}
+        if found := {name for name, p in self._never if p.requires_grad}:
+            self._ever |= found
+            self._never = [(name, p) for name, p in self._all if name not in self._ever]
 
     def averaged(self) -> list[torch.Tensor]:
         """The parameters that ever were trainable, in the same order on all ranks."""
@@ -54,7 +57,7 @@ class Trainable:
         """Freeze and unfreeze as the members, or the trainer before its restart, have done."""
         if state_dict["trainer"] != str(self._trainer):
             return
-        self._ever = {*state_dict["averaged"]}
+        self._ever, self._never = {*state_dict["averaged"]}, self._all
         frozen = {*state_dict["frozen"]}
         for name, p in self._all:
             if p.requires_grad is (name in frozen):

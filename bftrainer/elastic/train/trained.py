@@ -1,15 +1,15 @@
-"""What a run trains: models, optimisers and their schedulers, one of each or several by name."""
+"""The objects that a run trains: models, optimisers and their schedulers, one of each or several by name."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from bftrainer.elastic import warned
+from bftrainer.elastic.process import warnings
 
 ONE = ""
 """The name of what a run has one of."""
@@ -30,6 +30,12 @@ class Trained:
     models: Mapping[str, torch.nn.Module]
     optimizers: Mapping[str, torch.optim.Optimizer]
     schedulers: Mapping[str, Any]
+    _every: list[torch.Tensor] = field(init=False, repr=False)
+    """All models' parameters, tied ones once: to walk through the modules takes long beside a short step."""
+
+    def __post_init__(self) -> None:
+        every = {id(p): p for model in self.models.values() for p in model.parameters()}
+        object.__setattr__(self, "_every", [*every.values()])
 
     @property
     def is_several(self) -> bool:
@@ -61,7 +67,11 @@ class Trained:
         if self.is_several:
             groups = self.optimizers[name].param_groups
             return [p for group in groups for p in group["params"] if p.requires_grad]
-        return [p for p in self.model.parameters() if p.requires_grad]
+        return [p for p in self._every if p.requires_grad]
+
+    def among(self, name: str) -> list[torch.Tensor] | None:
+        """As `parameters`, where there are several optimisers; None: those of the only one, which are all."""
+        return self.parameters(name) if self.is_several else None
 
     def parts(self) -> dict[str, Any]:
         """Its parts of the training state: `model`, or `model.G` and so on."""
@@ -84,7 +94,7 @@ def trained(model: Any, optimizer: Any, scheduler: Any) -> Trained:
         _check_whole(module)
     every = [each for module in found.models.values() for each in module.modules()]
     if any(isinstance(each, torch.nn.SyncBatchNorm) for each in every):
-        warned.warn(SYNCHRONISED)
+        warnings.warn(SYNCHRONISED)
     known = {id(p) for module in found.models.values() for p in module.parameters()}
     for name, one in found.optimizers.items():
         if not isinstance(one, torch.optim.Optimizer):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 import torch
 
-from bftrainer.elastic.train.beside import Beside
+from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.train.policy import Pace, Policy
 from bftrainer.elastic.train.schedule import Schedule
 from bftrainer.elastic.train.trained import Trained
@@ -31,11 +31,6 @@ class Update:
         self.pace = Pace()
         self._trained, self._schedule, self._scaler = trained, schedule, scaler
         self._clip_norm, self._policy = clip_norm, policy
-        self._beside = Beside(trained)
-
-    def turn(self) -> contextlib.AbstractContextManager[None]:
-        """Around one turn of the script's loop, in which the run alone steps: see `Beside.turn`."""
-        return self._beside.turn()
 
     def rescaled(self, nodes: int, step: int) -> None:
         """From `step` on, `nodes` nodes share the samples: the learning rate's factor follows."""
@@ -60,7 +55,7 @@ class Update:
             self._scaler.unscale_(optimizer)
         if self._clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(parameters, self._clip_norm)
-        with self._beside.own(), _paced(optimizer, self.pace.factor(step, self._policy.warmup_steps)):
+        with _paced(optimizer, self.pace.factor(step, self._policy.warmup_steps)):
             if self._scaler is None:
                 optimizer.step()
             else:
@@ -70,8 +65,7 @@ class Update:
         """A step of the run is complete, in which these optimisers were stepped; perhaps an epoch's last."""
         if self._scaler is not None:
             self._scaler.update()
-        with self._beside.own():
-            self._schedule.advance(stepped, epoch_over=epoch_over)
+        self._schedule.advance(stepped, epoch_over=epoch_over)
 
 
 @contextlib.contextmanager
@@ -86,3 +80,27 @@ def _paced(optimizer: torch.optim.Optimizer, factor: float) -> Iterator[None]:
     finally:
         for group, lr in zip(groups, own, strict=True):
             group["lr"] = lr
+
+
+def follow(group: Group, optimizer: torch.optim.Optimizer, source: int) -> None:
+    """Take over the numbers of an optimiser's parameter groups from rank `source`, on all ranks.
+
+    Raises:
+        GroupBroken: a member was lost meanwhile.
+    """
+    places = list(_places(optimizer))
+    numbers = torch.tensor([value for *_, value in places], dtype=torch.float64, device=group.device)
+    if not len(numbers):
+        return
+    group.broadcast(numbers, source)
+    for (entries, name, mine), theirs in zip(places, numbers.tolist(), strict=True):
+        if theirs != mine:
+            entries[name] = int(theirs) if type(mine) is int and theirs.is_integer() else theirs
+
+
+def _places(optimizer: torch.optim.Optimizer) -> Iterator[tuple[dict[str, float], str, float]]:
+    """The numbers, each with where it stands. Pairs, such as betas, are set by schedulers alone."""
+    for entries in optimizer.param_groups:
+        for name in sorted(entries):
+            if type(entries[name]) in (int, float):
+                yield entries, name, entries[name]

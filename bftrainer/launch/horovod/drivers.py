@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
+from bftrainer.files import private_file
 from bftrainer.model.reports import Message
 
 log = logging.getLogger(__name__)
@@ -117,12 +119,13 @@ class DriverProcesses:
                 continue
             self._writers[trainer] = writer
             try:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, ValueError):  # strangers talk to it: it may say anything
                     async for line in reader:
                         heard(json.loads(line))
                 heard({"type": "lost"})
             finally:
                 writer.close()
+            await asyncio.sleep(POLL_S)
 
     async def _find(self, trainer: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         """A driver that an earlier daemon has started."""
@@ -144,7 +147,7 @@ class DriverProcesses:
         log_path = self._folder / f"{trainer}.log"
         with await self._on_disk(_open_log, log_path) as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "bftrainer.elastic.horovod.driver"),
+                *(sys.executable, "-P", "-m", "bftrainer.elastic.horovod.driver"),
                 *("--socket", str(path), "--orphan-s", str(self._orphan_s), "--address", self.address),
                 *self._bounds,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -176,4 +179,7 @@ def _open_log(path: Path) -> IO[bytes]:
     others = sorted((other.stat().st_mtime, other) for other in path.parent.glob("*.log") if other != path)
     for _, other in others[: max(0, len(others) + 1 - LOGS)]:
         other.unlink(missing_ok=True)
-    return path.open("wb" if path.exists() and path.stat().st_size > LOG_BYTES else "ab")
+    log = os.fdopen(private_file(path), "ab")
+    if log.tell() > LOG_BYTES:
+        log.truncate(0)
+    return log

@@ -14,7 +14,7 @@ import signal
 from dataclasses import replace
 from typing import Any
 
-from bftrainer.launch import orders
+from bftrainer.launch import messages
 from bftrainer.launch.horovod.drivers import Drivers
 from bftrainer.launch.horovod.trainer import HorovodTrainer, host_of
 from bftrainer.launch.job import WorkerView
@@ -78,7 +78,7 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
         leaving = [node for node in action.leaving if node in launched.workers]
         if launched.finished:  # rank 0 is let end, but for nodes that are wanted
             for node in leaving:
-                self._link.send(node, orders.regroup(action, action.members, self._grace_s))
+                self._link.send(node, messages.regroup(action, action.members, self._grace_s))
             return
         if leaving and not launched.has_state(members):
             self._tell_world(launched, action.generation, [])
@@ -92,7 +92,7 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
             return
         launched.pending = None
         for node in leaving:  # the worker goes by itself when it finds no place; its agent sees to it
-            self._link.send(node, orders.regroup(action, action.members, self._grace_s))
+            self._link.send(node, messages.regroup(action, action.members, self._grace_s))
         for node in members:
             self._let_run(launched, action, node)
         self._tell_world(launched, action.generation, members)
@@ -105,12 +105,15 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
         world = {"type": "world", "generation": generation, "hosts": hosts, **several}
         self._drivers.tell(launched.id, world)
 
+    def _have_met(self, launched: HorovodTrainer) -> bool:
+        return bool(launched.formed or launched.confirmed)
+
     def _let_run(self, launched: HorovodTrainer, action: Regroup, node: str) -> None:
         view = launched.workers[node]
         if not view.run:
             view.run, view.phase = action.generation, Phase.JOINING
             env = launched.environment(node, self._drivers.address)
-            self._link.send(node, orders.go(launched.id, view, [env] * view.workers))
+            self._link.send(node, messages.go(launched.id, view, [env] * view.workers))
             reason = "did not reach elastic.attach() and its first step"
             self._deadlines.starts(launched, node, reason)
 
@@ -122,11 +125,11 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
                 launched.halting.add(node)
                 grace_s = self._grace_s if node == leader else FOLLOWERS_GRACE_S
                 first = node == leader and launched.workers[node].workers > 1
-                self._link.send(node, orders.stop(launched.id, grace_s, leader_first=first))
+                self._link.send(node, messages.stop(launched.id, grace_s, leader_first=first))
 
     def _kill(self, launched: HorovodTrainer, nodes: list[str], reason: str) -> None:
         for node in nodes:
-            self._link.send(node, orders.kill(launched.id, reason))
+            self._link.send(node, messages.kill(launched.id, reason))
 
     # what the driver says
 
@@ -134,7 +137,7 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
         launched = self.known[trainer]
         match message["type"]:
             case "up":
-                launched.port, launched.failure = message["port"], ""
+                launched.port, launched.driver_failure = message["port"], ""
                 self._advance(launched)
             case "formed":
                 launched.form(message["generation"], tuple(message["hosts"]))
@@ -154,8 +157,8 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
                 launched.port = 0
                 self._halt(launched, [node for node, view in launched.workers.items() if view.run])
             case "failed":
-                launched.failure = message["reason"]
-                self._kill(launched, list(launched.workers), launched.failure)
+                launched.driver_failure = message["reason"]
+                self._kill(launched, list(launched.workers), launched.driver_failure)
 
     # what agents tell
 
@@ -220,8 +223,8 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
         elif node in launched.halting:
             self._gone(launched, node, "its driver was lost", blame=False)
             self._halt(launched, [n for n, other in launched.workers.items() if other.run])
-        elif launched.failure:
-            self._gone(launched, node, launched.failure, blame=True)
+        elif launched.driver_failure:
+            self._gone(launched, node, launched.driver_failure, blame=True)
         elif end.code == 0 and not isinstance(end.last, said.Finished) and launched.follows(node):
             launched.done[node] = launched.drop(node)  # whether the work is done is rank 0's to say
             launched.broken = True

@@ -1,8 +1,9 @@
-"""What the Horovod launcher knows of a trainer. Pure."""
+"""The Horovod launcher's record of a trainer. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from bftrainer.launch.job import LaunchedTrainer, WorkerView
 from bftrainer.model.actions import Regroup
@@ -36,6 +37,8 @@ def node_at(host: str) -> str:
 class HorovodTrainer(LaunchedTrainer):
     """A trainer as the Horovod launcher knows it."""
 
+    to_meet: ClassVar[str] = "Let it call elastic.attach() and hvd.init() (docs/horovod.md)"
+
     port: int = 0  # of its driver, once it is there
     pending: Regroup | None = None  # published, but waiting for workers that leave or for the driver
     formed: int = 0  # the generation in which workers were last let go
@@ -47,7 +50,12 @@ class HorovodTrainer(LaunchedTrainer):
     done: dict[str, WorkerView] = field(default_factory=dict)  # ended with exit code 0 before rank 0 said so
     early: tuple[str, Resumed] | None = None  # what rank 0 said before its driver
     last_step_at: float | None = None
-    failure: str = ""  # why there is no driver
+    driver_failure: str = ""  # why there is no driver
+
+    @property
+    def has_told(self) -> bool:
+        """See `LaunchedTrainer.has_told`."""
+        return bool(self.samples or self.formed or self.confirmed)
 
     @property
     def heard_in(self) -> int:

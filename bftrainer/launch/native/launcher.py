@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from bftrainer.launch import orders
+from bftrainer.launch import messages
 from bftrainer.launch.job import LaunchedTrainer, WorkerView
 from bftrainer.launch.launcher import AgentLauncher
 from bftrainer.model.actions import Regroup
@@ -36,11 +36,13 @@ MAX_ENTRIES_BYTES = 100_000
 few, of 8 bytes per member."""
 
 
+INSTEAD = (
+    "Set `launcher: torchrun` for a script that uses torch.distributed, `nodes: {min: 1, max: 1}` for one "
+    "that does not, or let it use elastic.Run (docs/your-script.md)"
+)
 SILENT_START = (
     "its script has not reached elastic.Run yet, as it may still import its packages. If it never does, each "
-    "node runs all of it by itself. Set "
-    "`launcher: torchrun` for a script that uses torch.distributed, `nodes: {min: 1, max: 1}` for one that "
-    "does not, or let it use elastic.Run (docs/your-script.md)"
+    f"node runs all of it by itself, and the trainer fails in the end. {INSTEAD}"
 )
 
 
@@ -50,6 +52,7 @@ class NativeTrainer(LaunchedTrainer):
 
     slow_start: ClassVar[str] = "did not reach elastic.Run"
     silent_start: ClassVar[str] = SILENT_START
+    to_meet: ClassVar[str] = INSTEAD
 
     told_broken: int = 0  # the last generation that is known to be broken
     tries: int = 0  # how often the same members have been published again in a row
@@ -98,7 +101,7 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
             if view is not None and view.phase in OVER:
                 self._left_alone(launched, node, view)
             elif view is not None and launched.tries > 1 and view.heard < launched.told_broken:
-                self._link.send(node, orders.kill(launched.id, "it hung and was killed"))
+                self._link.send(node, messages.kill(launched.id, "it hung and was killed"))
 
     def _left_alone(self, launched: NativeTrainer, node: str, view: WorkerView) -> None:
         """A worker has left its loop, and rank 0 goes on: it begins anew."""
@@ -107,19 +110,19 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
             self._gone(launched, node, reason, blame=True)
         else:
             view.overdue = reason
-            self._link.send(node, orders.kill(launched.id, reason))
+            self._link.send(node, messages.kill(launched.id, reason))
 
     def _leads(self, launched: NativeTrainer, node: str) -> bool:
         return node in launched.members[:1] or not launched.members
 
-    def _is_rank_0(self, launched: NativeTrainer, node: str) -> bool:
-        return node in launched.members[:1]
-
     def _succeed(self, launched: NativeTrainer, node: str) -> None:
-        super()._succeed(launched, node)
         if not launched.finisher and not launched.confirmed:
             launched.ending = f"its script ended with exit code 0 on {node}, and never reached elastic.Run"
+        super()._succeed(launched, node)
         self._deadlines.parted(launched)
+
+    def _have_met(self, launched: NativeTrainer) -> bool:
+        return launched.confirmed > 0
 
     def _repeat(self, launched: NativeTrainer) -> None:
         super()._repeat(launched)
@@ -129,7 +132,7 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
         self, launched: NativeTrainer, nodes: Iterable[str], action: Regroup, members: tuple[str, ...]
     ) -> None:
         # one for all: it is written as JSON once
-        order = orders.regroup(action, members, self._grace_s, launched.workers)
+        order = messages.regroup(action, members, self._grace_s, launched.workers)
         for node in nodes:
             if node in launched.workers:
                 self._link.send(node, order)
@@ -155,8 +158,6 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
             self._relay(launched, node, what)
         elif isinstance(what, said.Broken):
             self._broken(launched, what)
-        elif isinstance(what, said.Failed) and what.generation == launched.published:
-            self._reports.failed(launched, what.reason)
         elif isinstance(what, said.Busy) and what.generation == launched.published:
             self._busy(launched, node, what)
 
@@ -166,12 +167,12 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
         self._deadlines.busy(launched, busy.seconds)
         for peer in launched.members:
             if peer != node:
-                self._link.send(peer, orders.busy(launched.id, node, busy.seconds))
+                self._link.send(peer, messages.busy(launched.id, node, busy.seconds))
 
     def _relay(self, launched: NativeTrainer, node: str, entry: said.Kv) -> None:
         """An entry of the rendezvous goes to all other members of its generation."""
         if entry.generation == launched.published and self._admits(launched, node, entry):
-            order = orders.kv(launched.id, entry.generation, entry.key, entry.value)
+            order = messages.kv(launched.id, entry.generation, entry.key, entry.value)
             for peer in launched.members:
                 if peer != node:
                     self._link.send(peer, order)

@@ -15,13 +15,14 @@ If a process dies, its run ends, and the next begins without it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from bftrainer.launch import orders
-from bftrainer.launch.job import WORK_DONE, LaunchedTrainer, WorkerView
+from bftrainer.launch import messages
+from bftrainer.launch.job import PEER_GONE, WORK_DONE, LaunchedTrainer, WorkerView
 from bftrainer.launch.launcher import FOLLOWERS_GRACE_S, AgentLauncher
-from bftrainer.launch.torchrun.environment import environment
+from bftrainer.launch.torchrun.runs import Meetings, Runs
 from bftrainer.launch.torchrun.stores import Stores
 from bftrainer.model.actions import Regroup
 from bftrainer.model.events import Lasted, Resync
@@ -34,14 +35,14 @@ from bftrainer.wire.phases import ENDED, Phase
 log = logging.getLogger(__name__)
 
 
-MANY_RUNS = 5
-SHORT_S = 60.0
-"""After so many runs that all were shorter, the user of a script that tells of no progress is told so."""
-
-
 @dataclass(slots=True)
 class TorchrunTrainer(LaunchedTrainer):
     """A trainer as the torchrun launcher knows it."""
+
+    to_tell: ClassVar[str] = (
+        "Say work: until_exit, so that its end counts; or let it call elastic.attach(), job.progress() and "
+        "job.done() (docs/your-script.md)"
+    )
 
     pending: Regroup | None = None  # to run as soon as the run before has ended
     port: int = 0  # of the pending run's store, once it is there
@@ -50,9 +51,7 @@ class TorchrunTrainer(LaunchedTrainer):
     last_step_at: float | None = None  # as far as has been said
     attached: bool = False  # its script has called `elastic.attach`
     led: bool = False  # with no amount of work: rank 0 has ended with exit code 0, and the others are let end
-    runs: int = 0
-    began_at: float = 0.0  # the present run
-    longest_s: float = 0.0  # of the runs before
+    runs: Runs = field(default_factory=Runs)
 
     def lose(self, node: str) -> WorkerView:
         """See `LaunchedTrainer.lose`. Rank 0 may have ended with exit code 0 because of it: a script that
@@ -61,6 +60,33 @@ class TorchrunTrainer(LaunchedTrainer):
         if view.run and view.phase != Phase.LEAVING:
             self.led = False
         return view
+
+    def has_left_loop(self, node: str, view: WorkerView, phase: Phase, reason: str) -> bool:
+        """See `LaunchedTrainer.has_left_loop`. Also one that has said so, and was then told to end, as rank 0
+        had; or one that has failed, and misses nobody, while rank 0, whose work is done, had yet to end."""
+        if phase == Phase.LEAVING or self.succeeded:
+            return view.phase == Phase.FINISHED and (phase != Phase.LEAVING or node in self.halting)
+        is_late = bool(self.finisher) and not any(words in reason for words in PEER_GONE)
+        return Phase.FINISHED in (phase, view.phase) or is_late
+
+    def note_of_runs(self, now: float) -> str:
+        """What its user is told of its runs so far; empty if nothing."""
+        told = self.runs.note(now, self.spec.checkpoint_interval_s, attached=self.attached)
+        if told or self.has_told or self.spec.samples is None or not self.runs.is_long(now):
+            return told
+        return (
+            f"its script tells of no progress, and its spec asks for {self.spec.samples:,} samples (work): "
+            f"it fails when the script ends. {self.to_tell}"
+        )
+
+    @property
+    def has_told(self) -> bool:
+        """See `LaunchedTrainer.has_told`."""
+        return self.attached
+
+    def why_no_other(self, now: float) -> str:
+        """Its last run is over: why no other is to begin; empty if one is."""
+        return self.runs.ended(now, self.furthest, self.spec.checkpoint_interval_s, attached=self.attached)
 
     @property
     def leader_first(self) -> bool:
@@ -82,6 +108,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
     def __init__(self, *args: Any, stores: Stores, **options: Any) -> None:
         super().__init__(*args, **options)
         self._stores = stores
+        self._meetings = Meetings(stores, self._deadlines.limits.later)
 
     def add(self, trainer: int, spec: TrainerSpec, **stored: Any) -> None:
         """See `AgentLauncher.add`."""
@@ -94,11 +121,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
     def note(self, trainer: int) -> str:
         """See `AgentLauncher.note`. Of a script that does not attach, only its runs are known."""
         launched = self.known.get(trainer)
-        said = super().note(trainer)
-        if said or launched is None or launched.attached or launched.runs < MANY_RUNS:
-            return said
-        longest_s = max(launched.longest_s, self._clock() - launched.began_at)
-        return _in_vain(launched.runs, longest_s, launched.spec.checkpoint_interval_s)
+        return super().note(trainer) or (launched.note_of_runs(self._clock()) if launched else "")
 
     def _forgotten(self, trainer: int) -> None:
         self._stores.end(trainer)
@@ -171,10 +194,15 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         if node not in launched.halting:
             launched.halting.add(node)
             first = node == launched.leader and launched.leader_first and launched.workers[node].workers > 1
-            self._link.send(node, orders.stop(launched.id, grace_s, leader_first=first))
+            self._link.send(node, messages.stop(launched.id, grace_s, leader_first=first))
 
     def _begin(self, launched: TorchrunTrainer, run: Regroup) -> None:
+        if why := launched.why_no_other(self._clock()):
+            launched.pending = None
+            self._reports.failed(launched, why)
+            return
         launched.pending, launched.leader, launched.halting, launched.led = None, run.members[0], set(), False
+        launched.failure = ""  # what failed after the loop of the run before runs again
         there = {node: launched.workers[node] for node in run.members if node in launched.workers}
         for node, view in there.items():  # one that is lost meanwhile is not in the next membership
             if view.phase != Phase.READY:  # its process has ended with the run before
@@ -194,11 +222,9 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
                 address=self._stores.address,
                 port=launched.port,
             )
-            self._link.send(node, orders.go(launched.id, view, env))
-        now = self._clock()
-        if launched.runs:
-            launched.longest_s = max(launched.longest_s, now - launched.began_at)
-        launched.runs, launched.began_at = launched.runs + 1, now
+            self._link.send(node, messages.go(launched.id, view, env))
+        launched.runs.begin(run.generation, sum(counts), self._clock())
+        self._meetings.watch(launched.id, launched.runs)
         self._tell_when_it_has_lasted(launched, run.generation)
 
     def _tell_when_it_has_lasted(self, launched: TorchrunTrainer, generation: int) -> None:
@@ -280,6 +306,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
             and not launched.position_told
         ):
             self._finished(launched, node, view, last)
+        self._note_failure(launched, node, view, end)
         view.run, view.phase = 0, Phase.STOPPED
         if launched.finisher == node and end.code == 0:
             launched.succeeded = True
@@ -309,6 +336,12 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
     def _vacated(self, launched: TorchrunTrainer) -> None:
         if launched.led and not any(view.run for view in launched.workers.values()):
             launched.succeeded = True
+        if launched.completed and launched.runs.met is None:
+            self._meetings.ask(launched.id, launched.runs, lambda: self._vacated(launched))
+            return
+        if launched.completed and not launched.runs.met:
+            self._reports.failed(launched, launched.runs.apart())
+            return
         super()._vacated(launched)
         lost = any(node not in launched.workers for node in launched.members)
         if launched.succeeded or (lost and not launched.is_ending):
@@ -318,18 +351,32 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
             self._advance(launched)
 
 
-def _in_vain(count: int, longest_s: float, saves_every_s: float) -> str:
-    """What is told of so many runs that tell of no progress; empty if one was long enough for a checkpoint.
-    `saves_every_s` is the spec's `checkpoint.interval_s`; 0: it says nothing."""
-    if longest_s >= (saves_every_s or SHORT_S):
-        return ""
-    runs = f"started {count} times, for {longest_s:.0f} s at the longest"
-    if saves_every_s:
-        return (
-            f"{runs}: each time for less than checkpoint.interval_s ({saves_every_s:g} s), so that "
-            "nothing was saved; let its script save more often, or when SIGTERM comes"
-        )
-    return (
-        f"{runs}, and tells of no progress; if its script saves less often, say so "
-        "(checkpoint.interval_s), or save when SIGTERM comes"
-    )
+MAX_RESTARTS = 1 << 30
+"""There is no limit to a run's restarts: nodes come and go for as long as there is work."""
+
+
+def environment(
+    *, name: str, run: int, group: int, counts: Sequence[int], address: str, port: int
+) -> list[dict[str, str]]:
+    """What torchrun sets for each process of the node with the number `group`; `counts` says how many
+    processes each node runs.
+
+    `address` and `port` are those of the run's store.
+    """
+    size, first = sum(counts), sum(counts[:group])
+    values = {
+        "GROUP_RANK": group,
+        "WORLD_SIZE": size,
+        "GROUP_WORLD_SIZE": len(counts),
+        "ROLE_WORLD_SIZE": size,
+        "LOCAL_WORLD_SIZE": counts[group],
+        "ROLE_NAME": "default",
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+        "TORCHELASTIC_RESTART_COUNT": run,
+        "TORCHELASTIC_MAX_RESTARTS": MAX_RESTARTS,
+        "TORCHELASTIC_RUN_ID": name,
+        "TORCHELASTIC_USE_AGENT_STORE": True,
+    }
+    own = [{"RANK": first + i, "ROLE_RANK": first + i, "LOCAL_RANK": i} for i in range(counts[group])]
+    return [{variable: str(value) for variable, value in {**values, **ranks}.items()} for ranks in own]

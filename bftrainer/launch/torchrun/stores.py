@@ -11,7 +11,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,11 @@ class Stores(Protocol):
         port, and `lost` with the reason if the store then ends by itself."""
         ...
 
+    def used(self, trainer: int, run: int, answered: Callable[[bool | None], None]) -> None:
+        """Find out whether any process has ever written to the store of a run, as all do that form a group.
+        None: there is no telling."""
+        ...
+
     def end(self, trainer: int) -> None:
         """End a trainer's store. Idempotent."""
         ...
@@ -55,6 +60,13 @@ class Wanted:
     opened: Callable[[int], None]
     lost: Callable[[str], None]
     is_open: bool = False
+    asked: list[Callable[[bool | None], None]] = field(default_factory=list)  # whether it was used
+
+    def answer(self, is_used: bool | None) -> None:
+        """Tell those who have asked."""
+        asked, self.asked = self.asked, []
+        for answered in asked:
+            answered(is_used)
 
 
 class StoreHost:
@@ -86,6 +98,15 @@ class StoreHost:
         again_at = self._ended_at.get(trainer, 0.0) + RETRY_S
         loop.call_at(max(again_at, loop.time()), self._ask, trainer, wanted)
 
+    def used(self, trainer: int, run: int, answered: Callable[[bool | None], None]) -> None:
+        """Find out whether the store of a run was ever used; None where there is no such store any more."""
+        wanted = self._wanted.get(trainer)
+        if wanted is None or wanted.run != run or not wanted.is_open:
+            answered(None)
+            return
+        wanted.asked.append(answered)
+        self._write(trainer, run, used=None)
+
     def end(self, trainer: int) -> None:
         """End a trainer's store. Idempotent."""
         self._ended_at.pop(trainer, None)
@@ -104,7 +125,7 @@ class StoreHost:
         while True:
             try:
                 self._process = process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "bftrainer.elastic.programs.tcp_store", self.address),
+                    *(sys.executable, "-P", "-m", "bftrainer.elastic.programs.tcp_store", self.address),
                     *self._bounds,
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
@@ -126,10 +147,10 @@ class StoreHost:
         if self._wanted.get(trainer) is wanted and not wanted.is_open:
             self._write(trainer, wanted.run)
 
-    def _write(self, trainer: int, run: int) -> None:
+    def _write(self, trainer: int, run: int, **more: None) -> None:
         """Tell the process, if it is there. Run 0: the trainer needs no store."""
         if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.write(json.dumps({"trainer": trainer, "run": run}).encode() + b"\n")
+            self._process.stdin.write(json.dumps({"trainer": trainer, "run": run, **more}).encode() + b"\n")
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None  # noqa: S101
@@ -140,6 +161,8 @@ class StoreHost:
                 continue
             if "lost" in answer:
                 self._lose(answer["trainer"], wanted, answer["lost"])
+            elif "used" in answer:
+                wanted.answer(answer["used"])
             elif not wanted.is_open:
                 wanted.is_open = True
                 wanted.opened(answer["port"])
@@ -148,4 +171,5 @@ class StoreHost:
         """A store has ended by itself: whether the run still needs one is its launcher's to say."""
         del self._wanted[trainer]
         self._ended_at[trainer] = asyncio.get_running_loop().time()
+        wanted.answer(None)
         wanted.lost(reason)

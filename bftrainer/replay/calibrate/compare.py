@@ -30,7 +30,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class HistoryComparison:
     """A history beside its replay: one line per trainer, and one for all of them."""
 
     trainers: tuple[Line, ...]
@@ -38,7 +38,7 @@ class Comparison:
     result: Result
 
 
-def compare(history: History, progress: Progress = lambda now: None) -> Comparison:
+def compare(history: History, progress: Progress = lambda now: None) -> HistoryComparison:
     """Replay a history and compare what that predicts with it. `progress` takes the virtual time."""
     result = replay(
         history.changes,
@@ -63,7 +63,7 @@ def compare(history: History, progress: Progress = lambda now: None) -> Comparis
         recorded=sum(line.recorded for line in lines),
         predicted=sum(line.predicted for line in lines),
     )
-    return Comparison(trainers=lines, total=total, result=result)
+    return HistoryComparison(trainers=lines, total=total, result=result)
 
 
 def _samples(result: Result, id_: int) -> float:

@@ -1,4 +1,4 @@
-"""What a daemon's store says that its trainers are like: speed by nodes, and costs of rescales. Pure.
+"""Fits trainers to a daemon's store: speed by nodes, and costs of rescales. Pure.
 
 Everything is computed from rows of `ports.Store`.
 """
@@ -50,11 +50,16 @@ def fit(
     pooled = durations(every, every)
     ordered = _orders(events)
     ended = {event["trainer"]: event["time"] for event in events if event["kind"] == "TrainerEnded"}
+    losses = [
+        (event["time"], None if event["kind"] == "Drain" else frozenset(event["data"]["left"]))
+        for event in events
+        if event["kind"] in ("Drain", "NodesChanged")
+    ]
     stood = {t.id: stalls(own_pauses[t.id], ordered) for t in trainers}
     exits = {t.id: _exits(ended.get(t.id), own_reports[t.id]) for t in trainers}
     found = []
     for t in trainers:
-        trained = memberships(own_pauses[t.id], own_reports[t.id])
+        trained = memberships(own_pauses[t.id], own_reports[t.id], losses)
         each = samples_per_step(own_pauses[t.id], own_reports[t.id])
         up, down = (
             _mean(stood[t.id][i], [s for both in stood.values() for s in both[i]], assumed)

@@ -15,7 +15,7 @@ from bftrainer.replay.trainers.simulated import SimulatedTrainer
 
 
 @dataclass(slots=True)
-class Checkpoints:
+class ReplayedCheckpoints:
     """A trainer's checkpoints: one every so often since `since`, when `node` became its rank 0.
 
     `samples` says how far it was at which `times` (s) since then.
@@ -42,7 +42,7 @@ class HistoryLauncher(SimulatedLauncher):
     def __init__(self, emit: Emit, clock: Clock, history: History) -> None:
         super().__init__(emit, clock)
         self._history = history
-        self._checkpoints: dict[int, Checkpoints] = {}
+        self._checkpoints: dict[int, ReplayedCheckpoints] = {}
 
     def add(self, trainer: int, spec: TrainerSpec) -> None:
         """Make a trainer known, with its fitted speeds, stalls and time to exit."""
@@ -83,6 +83,8 @@ class HistoryLauncher(SimulatedLauncher):
         now = self.clock.now()
         checkpoints = self._checkpoints.get(action.trainer)
         if checkpoints is None or checkpoints.node != trainer.members[0]:
-            checkpoints = self._checkpoints[action.trainer] = Checkpoints(trainer.members[0], now, [], [])
+            checkpoints = self._checkpoints[action.trainer] = ReplayedCheckpoints(
+                trainer.members[0], now, [], []
+            )
         checkpoints.times.append(now)
         checkpoints.samples.append(trainer.samples)

@@ -1,4 +1,4 @@
-"""How fast a trainer was with each of its memberships, from the rows of its pauses and reports. Pure.
+"""The speed of a trainer in each of its memberships, from the rows of its pauses and reports. Pure.
 
 Steps are counted exactly (a change of membership says at which step it happened), so speeds do not
 depend on how often progress was stored.
@@ -15,7 +15,7 @@ from bftrainer.model.trainer import Points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
+class PastMembership:
     """What one membership trained. `lost` steps had been reported and were taken again later."""
 
     nodes: int
@@ -24,33 +24,44 @@ class Membership:
     lost: int = 0
 
 
-def memberships(pauses: Sequence[Row], reports: Sequence[Row]) -> list[Membership]:
-    """One trainer's memberships in order, from its own rows.
+def memberships(
+    pauses: Sequence[Row], reports: Sequence[Row], losses: Sequence[tuple[float, frozenset[str] | None]] = ()
+) -> list[PastMembership]:
+    """One trainer's memberships in order, from its own rows and the nodes that the daemon lost when (None:
+    all of them).
 
-    A membership begins when its members have joined, and ends with the last step before the next one,
-    or the last that was reported if all its members were lost.
+    A membership begins when its members have joined, and ends with the last step before the next one. If it
+    lost all its members, it ends then, with the furthest step that anyone knows of: its workers said it when
+    they left, or the next membership says how many steps it takes again.
     """
     ordered = [rows for _, rows in sorted(by_generation(pauses).items())]
     found = []
     for rows, then in zip(ordered, [*ordered[1:], None], strict=False):
         marks = [(row["time"], row["step"]) for row in rows]
-        marks += [(row["time"], row["step"]) for row in reports if _is_of(row, rows[0])]
+        marks += [(row["time"], row["step"]) for row in _reports_of(rows[0], reports, rows[0]["size"])]
         lost = 0
-        if then is not None:
-            if then[0]["kind"] == "restart":
+        if then is not None and then[0]["kind"] != "restart":
+            marks.append((min(row["time"] - row["pause_s"] for row in then), then[0]["step"]))
+        else:
+            furthest = [row["step"] for row in _reports_of(rows[0], reports, 0)]
+            if then is not None:
                 lost = max(row["lost_steps"] for row in then)
-            else:
-                marks.append((min(row["time"] - row["pause_s"] for row in then), then[0]["step"]))
+                furthest.append(then[0]["step"] + lost)
+            (at, known), gone = max(marks), _gone(rows, losses)
+            if furthest and gone is not None and gone > at:
+                marks.append((gone, max(known, *furthest)))
         (begin, first), (end, last) = min(marks), max(marks)
-        found.append(Membership(nodes=rows[0]["size"], seconds=end - begin, steps=last - first, lost=lost))
+        found.append(
+            PastMembership(nodes=rows[0]["size"], seconds=end - begin, steps=last - first, lost=lost)
+        )
     return found
 
 
 def samples_per_step(pauses: Sequence[Row], reports: Sequence[Row]) -> float:
     """Samples that one node trains in one step, averaged over a trainer's reports; 0.0 without any."""
     steps = samples = 0
-    for generation, rows in by_generation(pauses).items():
-        own = [row for row in reports if row["generation"] == generation and _is_of(row, rows[0])]
+    for rows in by_generation(pauses).values():
+        own = _reports_of(rows[0], reports, rows[0]["size"])
         marks = [(0, 0)] if rows[0]["step"] == 0 else []
         marks += [(row["step"], row["samples"]) for row in own]
         if marks:
@@ -59,7 +70,7 @@ def samples_per_step(pauses: Sequence[Row], reports: Sequence[Row]) -> float:
     return samples / steps if steps else 0.0
 
 
-def speeds(found: Iterable[Membership], samples_of_step: float) -> Points:
+def speeds(found: Iterable[PastMembership], samples_of_step: float) -> Points:
     """Mean samples/s by number of nodes: all samples over all time."""
     steps, seconds = defaultdict[int, int](int), defaultdict[int, float](float)
     for membership in found:
@@ -98,8 +109,24 @@ def by_generation(pauses: Iterable[Row]) -> dict[int, list[Row]]:
     return found
 
 
-def _is_of(report: Row, joined: Row) -> bool:
-    """Whether a report is about a membership; the last report of a worker and metrics alone may not be."""
-    return (report["generation"], report["size"]) == (joined["generation"], joined["size"]) and bool(
-        report["step"] >= joined["step"]
-    )
+def _reports_of(joined: Row, reports: Sequence[Row], size: int) -> list[Row]:
+    """The reports of `size` members about a membership; those of metrics alone may be of an earlier one.
+    Workers that leave report a size of 0."""
+    return [
+        row
+        for row in reports
+        if (row["generation"], row["size"]) == (joined["generation"], size) and row["step"] >= joined["step"]
+    ]
+
+
+def _gone(rows: Sequence[Row], losses: Sequence[tuple[float, frozenset[str] | None]]) -> float | None:
+    """When the last node of a membership was lost; None: not known."""
+    left, since = {row["node"] for row in rows}, max(row["time"] for row in rows)
+    if len(left) != rows[0]["size"]:
+        return None
+    for time, nodes in losses:
+        if time >= since:
+            left -= left if nodes is None else nodes
+            if not left:
+                return time
+    return None

@@ -1,4 +1,4 @@
-"""What was before the first event, in a store whose oldest events have been deleted. Pure."""
+"""Reconstructs the state before the first event, in a store whose oldest events have been deleted. Pure."""
 
 from __future__ import annotations
 

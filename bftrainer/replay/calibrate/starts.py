@@ -1,4 +1,4 @@
-"""How long workers took to start, from the rows of a daemon's events. Pure."""
+"""The times that workers took to start, from the rows of a daemon's events. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Started = tuple[float, str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class PastStart:
     """A worker that was started: ready after `seconds`, or called off after so long."""
 
     time: float
@@ -28,7 +28,7 @@ class _Starts:
     """Workers that have been started and are not ready yet, and those that are over."""
 
     def __init__(self) -> None:
-        self.found = defaultdict[int, list[Start]](list)
+        self.found = defaultdict[int, list[PastStart]](list)
         self._waiting: dict[tuple[int, str], tuple[int, float]] = {}  # -> generation, time of the order
 
     def order(self, trainer: int, generation: int, node: str, time: float) -> None:
@@ -57,10 +57,10 @@ class _Starts:
 
     def _over(self, trainer: int, node: str, time: float, *, ready: bool) -> None:
         _, begun = self._waiting.pop((trainer, node))
-        self.found[trainer].append(Start(time=begun, node=node, seconds=time - begun, ready=ready))
+        self.found[trainer].append(PastStart(time=begun, node=node, seconds=time - begun, ready=ready))
 
 
-def starts(events: Iterable[Row], end: float) -> dict[int, list[Start]]:
+def starts(events: Iterable[Row], end: float) -> dict[int, list[PastStart]]:
     """Trainer -> every worker that was started for it before `end`."""
     register = _Starts()
     for event in events:
@@ -79,17 +79,17 @@ def starts(events: Iterable[Row], end: float) -> dict[int, list[Start]]:
     return register.found
 
 
-def durations(own: Sequence[Start], every: Sequence[Start]) -> tuple[Started, ...]:
+def durations(own: Sequence[PastStart], every: Sequence[PastStart]) -> tuple[Started, ...]:
     """When and where a trainer's workers were started, and how long each took, or would have taken.
 
     One that was called off after L seconds would have taken longer than that: as long as starts that
     took longer than L did on average, this trainer's if there are any, else those of `every` trainer.
     """
 
-    def longer(than: Start, among: Sequence[Start]) -> list[float]:
+    def longer(than: PastStart, among: Sequence[PastStart]) -> list[float]:
         return [start.seconds for start in among if start.ready and start.seconds > than.seconds]
 
-    def duration(start: Start) -> float:
+    def duration(start: PastStart) -> float:
         if start.ready:
             return start.seconds
         known = longer(start, own) or longer(start, every)

@@ -1,1 +1,1 @@
-"""What a replay leaves behind for its report: taken down while it runs, kept in a file."""
+"""Records of replays for their reports: taken down while a replay runs, kept in a file."""

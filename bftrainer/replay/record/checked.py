@@ -1,4 +1,4 @@
-"""What a record of a replay must be before a report is made of it: the file may have been altered."""
+"""Checks a record of a replay before a report is made of it: the file may have been altered."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Mean(BaseModel):
     mean: Number | None
 
 
-class Figures(BaseModel):
+class ReportFigures(BaseModel):
     """The figures that a report shows; a record may have more."""
 
     model_config = STRICT
@@ -74,7 +74,7 @@ class Record(BaseModel):
     begin: Number
     end: Number
     parameters: Parameters
-    figures: Figures
+    figures: ReportFigures
     nodes: tuple[Name, ...]
     trainers: tuple[TrainerRow, ...]
     windows: Annotated[tuple[Window, ...], Field(min_length=1)]

@@ -1,4 +1,4 @@
-"""What a report needs to know of a finished replay.
+"""The data of a finished replay that a report shows.
 
 Long tables are stored by column. Times in tables are seconds since the begin of the replay.
 """

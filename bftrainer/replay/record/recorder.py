@@ -15,7 +15,7 @@ from bftrainer.model.events import Event
 from bftrainer.model.policy import EngineSettings
 from bftrainer.replay.record import windows
 from bftrainer.replay.record.data import Decisions, Moments, ReportData, Stays, TrainerRow
-from bftrainer.replay.record.windows import Border, Totals
+from bftrainer.replay.record.windows import Border, RunningTotals
 from bftrainer.replay.tally import Result, Tally, changed
 from bftrainer.replay.trainers.launcher import SimulatedLauncher
 from bftrainer.replay.trainers.simulated import SimulatedTrainer
@@ -32,7 +32,7 @@ class Recorder:
     _pool: int = 0
     _node_s: float = 0.0
     _ended: set[int] = field(default_factory=set)
-    _ended_totals: Totals = field(default_factory=Totals)
+    _ended_totals: RunningTotals = field(default_factory=RunningTotals)
     _moments: list[tuple[float, ...]] = field(default_factory=list)
     _nodes: dict[str, int] = field(default_factory=dict)
     _since: dict[tuple[str, int], float] = field(default_factory=dict)  # (node, trainer) -> when it came
@@ -118,7 +118,7 @@ class Recorder:
         border = self.begin + len(self._borders) * windows.window_s(self.end - self.begin)
         return border if border < self.end - 1e-3 else self.end  # no last window of a rounding error
 
-    def _totals(self, now: float, launcher: SimulatedLauncher) -> Totals:
+    def _totals(self, now: float, launcher: SimulatedLauncher) -> RunningTotals:
         """Those of all trainers up to `now`."""
         totals = self._ended_totals
         for trainer in launcher.busy:

@@ -23,7 +23,7 @@ def window_s(span: float) -> float:
     return WINDOW_S if span >= SHORT_S else span / 8
 
 
-class Totals(NamedTuple):
+class RunningTotals(NamedTuple):
     """What has been processed since the begin, and what it cost: the last four columns of `Moments`."""
 
     samples: float = 0.0
@@ -31,10 +31,10 @@ class Totals(NamedTuple):
     rescale_samples: float = 0.0
     preemption_samples: float = 0.0
 
-    def plus(self, trainer: SimulatedTrainer, now: float) -> Totals:
+    def plus(self, trainer: SimulatedTrainer, now: float) -> RunningTotals:
         """These and a trainer's up to `now`."""
         samples = trainer.samples_at(now)
-        return Totals(
+        return RunningTotals(
             self.samples + samples,
             self.linear_node_s + trainer.linear_node_s(samples),
             self.rescale_samples + trainer.rescaled_samples,
@@ -47,7 +47,7 @@ class Border(NamedTuple):
 
     time: float
     node_s: float
-    totals: Totals
+    totals: RunningTotals
     samples: dict[int, float]
     ended: frozenset[int]
 
@@ -64,7 +64,7 @@ def between(
         if id_ not in first.ended and s.time < last.time
     ]
     static = dedicated_samples(left, settings, nodes, first.time, last.time) if left else 0.0
-    done = Totals(*(b - a for a, b in zip(first.totals, last.totals, strict=True)))
+    done = RunningTotals(*(b - a for a, b in zip(first.totals, last.totals, strict=True)))
     return Window(
         begin=first.time - begin,
         end=last.time - begin,

@@ -1,4 +1,4 @@
-"""What all pictures share: colours that suit the colour-blind, legends, units, and how one is drawn."""
+"""Parts of all pictures: colours that suit the colour-blind, legends, units, and the drawing itself."""
 
 from __future__ import annotations
 

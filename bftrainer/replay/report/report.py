@@ -13,8 +13,23 @@ from bftrainer import __version__
 from bftrainer.errors import BftrainerError
 from bftrainer.replay.record import storage
 from bftrainer.replay.record.data import ReportData
-from bftrainer.replay.report import drawing, pictures, summary
+from bftrainer.replay.report import drawing, summary
+from bftrainer.replay.report.comparison import comparison
+from bftrainer.replay.report.course import costs, efficiency
 from bftrainer.replay.report.drawing import Picture
+from bftrainer.replay.report.timeline import pool, timeline
+from bftrainer.replay.report.times import times
+
+
+def _of_one(data: ReportData, name: str) -> list[Picture]:
+    """What happened in one replay. `name` begins the names of their files."""
+    return [pool(data, name), timeline(data, name)]
+
+
+def _of_all(replays: Sequence[ReportData]) -> list[Picture]:
+    """The results of several replays side by side."""
+    found = [efficiency(replays), costs(replays), times(replays)]
+    return [*found, comparison(replays)] if len(replays) > 1 else found
 
 
 class ReportError(BftrainerError, ValueError):
@@ -22,7 +37,7 @@ class ReportError(BftrainerError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportPage:
     """The page, and the pictures in it."""
 
     html: str
@@ -52,19 +67,19 @@ def read(paths: Sequence[Path], progress: Callable[[float], None] = lambda done:
 
 def make(
     replays: Sequence[ReportData], title: str, progress: Callable[[float], None] = lambda done: None
-) -> Report:
+) -> ReportPage:
     """The report on some replays. The same data make the same page. `progress` takes the share done."""
     named = _distinct(replays)
     single = []
     for i, data in enumerate(named):
-        single.append(pictures.of_one(data, f"{i + 1:02}-{_file_name(data.name)}"))
+        single.append(_of_one(data, f"{i + 1:02}-{_file_name(data.name)}"))
         progress((i + 1) / (len(named) + 1))
-    shared = pictures.of_all(named)
+    shared = _of_all(named)
     progress(1.0)
-    return Report(_page(named, title, single, shared), (*shared, *(one for own in single for one in own)))
+    return ReportPage(_page(named, title, single, shared), (*shared, *(one for own in single for one in own)))
 
 
-def write(report: Report, path: Path, png: Path | None = None) -> None:
+def write(report: ReportPage, path: Path, png: Path | None = None) -> None:
     """Write the page, and the pictures into the folder `png`.
 
     Raises:

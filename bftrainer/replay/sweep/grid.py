@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer import __version__
+from bftrainer.errors import BftrainerError
 from bftrainer.model.text import shown
 from bftrainer.replay import scenario
 from bftrainer.replay.inputs import stamp
 from bftrainer.replay.scenario import Scenario
-from bftrainer.replay.sweep.errors import SweepError
 from bftrainer.settings.values import Settings
 from bftrainer.yaml_files import YamlFileError, read_yaml
 
@@ -31,6 +31,10 @@ FILES = ("log", "workload", "curves")
 PARTS = ("base", "grid", "runs")
 Values = dict[str, Any]
 """Parameters of a scenario by name."""
+
+
+class SweepError(BftrainerError, ValueError):
+    """A sweep that cannot be read or run. The message names file, value and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

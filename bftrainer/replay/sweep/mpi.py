@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from bftrainer.replay.sweep.errors import SweepError
-from bftrainer.replay.sweep.grid import SweepRun
+from bftrainer.replay.sweep.grid import SweepError, SweepRun
 from bftrainer.replay.sweep.pool import Pool, Rows, few_at_once
 
 
@@ -28,9 +27,7 @@ def ranks(workers: int) -> Iterator[Pool | None]:
         from mpi4py import MPI  # noqa: PLC0415  an extra, and it starts MPI
         from mpi4py.futures import MPICommExecutor  # noqa: PLC0415
     except (ImportError, RuntimeError) as error:
-        raise SweepError(
-            f"no MPI: {error}; install the extra 'mpi' (pip install 'bftrainer[mpi]') and an MPI library"
-        ) from error
+        raise SweepError(f"no MPI: {error}; pip install mpi4py, and install an MPI library") from error
     size = MPI.COMM_WORLD.size
     if size < 2:
         raise SweepError(

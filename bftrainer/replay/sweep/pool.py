@@ -1,4 +1,4 @@
-"""What runs the runs of a sweep: a pool of workers, whatever they are."""
+"""The interface of a pool of workers that carries out the runs of a sweep."""
 
 from __future__ import annotations
 

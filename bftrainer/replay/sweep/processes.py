@@ -19,6 +19,9 @@ from bftrainer.replay.sweep.execute import Row, execute, row
 from bftrainer.replay.sweep.grid import SweepRun
 from bftrainer.replay.sweep.pool import Pool, Rows, few_at_once
 
+SAFE_PATH = "PYTHONSAFEPATH"
+"""With it a new Python imports nothing from the folder in which it starts, where others may put modules."""
+
 
 @contextmanager
 def processes(workers: int) -> Iterator[Pool]:
@@ -34,8 +37,8 @@ def _on_processes(workers: int, runs: Sequence[SweepRun], records: Path | None) 
     waiting = deque(runs)
     while waiting:
         suspects = []
-        with _executor(workers) as executor:
-            for run, future in few_at_once(executor, waiting, workers, records):
+        with executor(workers) as pool:
+            for run, future in few_at_once(pool, waiting, workers, records):
                 if isinstance(future.exception(), BrokenProcessPool):
                     suspects.append(run)
                 else:
@@ -46,26 +49,30 @@ def _on_processes(workers: int, runs: Sequence[SweepRun], records: Path | None) 
 
 def _alone(run: SweepRun, records: Path | None) -> Row:
     """The row of a run in a process of its own; an error if that dies, too."""
-    with _executor(1) as executor:
+    with executor(1) as pool:
         try:
-            return executor.submit(execute, run, records).result()
+            return pool.submit(execute, run, records).result()
         except BrokenProcessPool:
             return row(run, "its process was killed; was there enough memory?", math.nan)
 
 
 @contextmanager
-def _executor(workers: int) -> Iterator[Executor]:
+def executor(workers: int) -> Iterator[Executor]:
     """New processes. An exception, also an interrupt, ends them in the middle of their work."""
     others = set(active_children())
-    executor = ProcessPoolExecutor(workers, get_context("spawn"), _begin_worker)
+    added = SAFE_PATH not in os.environ
+    os.environ.setdefault(SAFE_PATH, "1")
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin_worker)
     try:
-        yield executor
+        yield pool
     except BaseException:
         for child in set(active_children()) - others:
             child.terminate()
         raise
     finally:
-        executor.shutdown(cancel_futures=True)
+        pool.shutdown(cancel_futures=True)
+        if added:
+            del os.environ[SAFE_PATH]
 
 
 def _begin_worker() -> None:

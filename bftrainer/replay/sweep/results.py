@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bftrainer.model.text import shown
-from bftrainer.replay.sweep.errors import SweepError
 from bftrainer.replay.sweep.execute import Row
+from bftrainer.replay.sweep.grid import SweepError
 from bftrainer.traces.whole_file import whole_file
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from bftrainer.allocate import check_solver
 from bftrainer.replay.record import storage
-from bftrainer.replay.sweep.errors import SweepError
 from bftrainer.replay.sweep.execute import Row
-from bftrainer.replay.sweep.grid import SweepRun
+from bftrainer.replay.sweep.grid import SweepError, SweepRun
 from bftrainer.replay.sweep.mpi import ranks
 from bftrainer.replay.sweep.pool import Pool
 from bftrainer.replay.sweep.processes import processes

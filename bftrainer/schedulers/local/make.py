@@ -13,7 +13,7 @@ from bftrainer.model.events import NodesChanged
 from bftrainer.model.gpus import gpus_of, node_of
 from bftrainer.schedulers.local.gpus import gpus_here, one_by_one, shared_out
 from bftrainer.schedulers.local.scheduler import LocalScheduler, Playback
-from bftrainer.schedulers.shared.context import Context, Log
+from bftrainer.schedulers.shared.context import Context, PlayedLog
 from bftrainer.settings.values import Settings
 from bftrainer.traces import intervals, logs
 from bftrainer.traces.formats.options import LogOptions
@@ -30,27 +30,27 @@ def make(context: Context) -> LocalScheduler:
     Raises:
         BftrainerError: nothing happens in the log.
     """
-    own = context.settings
-    each = gpus_shared(own, context.log)
+    settings = context.settings
+    each = gpus_shared(settings, context.log)
     names, begin, end, changes = read(context.log, each)
     return LocalScheduler(
         nodes=names,
         changes=changes,
         playback=_playback(context, begin, end),
         agents_at=context.agents_at,
-        log_dir=own.state_dir / "logs",
-        orphan_s=own.orphan_s,
+        log_dir=settings.state_dir / "logs",
+        orphan_s=settings.orphan_s,
         clock=context.clock,
         environ=_gpus(context, names, each),
     )
 
 
-def gpus_shared(settings: Settings, log: Log) -> int:
+def gpus_shared(settings: Settings, log: PlayedLog) -> int:
     """How many GPUs of each node are shared out one by one; 0: nodes are."""
     return (log.gpus or settings.gpus_per_node) if settings.share == "gpu" else 0
 
 
-def read(log: Log, each: int) -> tuple[frozenset[str], float, float, Iterable[NodesChanged]]:
+def read(log: PlayedLog, each: int) -> tuple[frozenset[str], float, float, Iterable[NodesChanged]]:
     """The names of the log's nodes, or of their GPUs where `each` of a node's are shared out; the log times
     of its begin and end, and what happens between.
 

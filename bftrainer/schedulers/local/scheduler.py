@@ -22,24 +22,51 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bftrainer.errors import NoRoomError, SchedulerError
+from bftrainer.files import private_file
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted, MainJob
 from bftrainer.ports import Clock
 from bftrainer.schedulers.local.gpus import count_of
-from bftrainer.schedulers.local.starting import start
 from bftrainer.threads import in_thread
 
 log = logging.getLogger(__name__)
 
 AGENT = "bftrainer.agent"
 MAX_PASSES = 20
+DYING_S = 0.005
+"""Between two looks for what a kill has left: to look at all processes takes much of the processor."""
 RETRY_S = 0.1
 """When pilots that could not be killed are tried again."""
 MAX_READ = 64 * 1024
 """A command line can be a mapping of gigabytes."""
 SETTLED_S = 10.0
 """For so long after our start, a pilot that an earlier daemon had just started may not have its name yet."""
+
+
+def start(
+    words: Sequence[str], log: Path, secret: str, environ: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start an agent that prints to `log`, whose folder is made, and tell it its secret. Waits for the disk.
+    `environ` is added to its environment.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with os.fdopen(private_file(log), "ab") as output:
+        child = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env={**os.environ, **environ},
+        )
+    if child.stdin is not None:
+        with contextlib.suppress(BrokenPipeError), child.stdin as told:  # it may have been killed
+            told.write(f"{secret}\n".encode())
+    return child
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +172,7 @@ class LocalScheduler:
         """Start a pilot in a thread, as its log may lie where nothing answers. It is killed if it is not
         wanted any more by then."""
         words = [
-            *(sys.executable, "-m", AGENT, "--node", pilot.node, "--tag", pilot.tag),
+            *(sys.executable, "-P", "-m", AGENT, "--node", pilot.node, "--tag", pilot.tag),
             *("--daemon", self._agents_at, "--orphan-s", str(self._orphan_s)),
         ]
         output = self._log_dir / f"agent-{pilot.node}.log"
@@ -168,9 +195,9 @@ class LocalScheduler:
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
         """Kill pilots with all their processes; one that starts now, as soon as it has."""
         self._starting.difference_update(pilots)
-        for pid, running in self._running():
-            if running in pilots:
-                _kill_session(pid)
+        leaders = [pid for pid, running in self._running() if running in pilots]
+        if leaders:  # each is looked for among all processes of the machine
+            await in_thread("cancel", lambda: _kill_sessions(leaders))
         self._reap()
 
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
@@ -282,7 +309,13 @@ def _read(pid: int, file: str) -> str | None:
         raise SchedulerError(f"cannot read of process {pid}: {error.strerror}") from error
 
 
-def _kill_session(leader: int) -> None:
+def _kill_sessions(leaders: Iterable[int]) -> None:
+    """In a thread, which can wait for processes to die."""
+    for leader in leaders:
+        _kill_session(leader, pause_s=DYING_S)
+
+
+def _kill_session(leader: int, pause_s: float = 0.0) -> None:
     """Send SIGKILL to every process of a pilot: none may stay on a node that is taken, in whatever session.
 
     Repeat until none is found, as a process may fork meanwhile. The leader goes last: it is the agent, which
@@ -295,6 +328,7 @@ def _kill_session(leader: int) -> None:
             break
         for pid in found:
             _send(pid, signal.SIGKILL)
+        time.sleep(pause_s)
     _send(leader, signal.SIGKILL)
 
 

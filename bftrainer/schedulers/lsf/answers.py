@@ -1,4 +1,4 @@
-"""What bsub and bkill answer. Their exit code says little: 255 means anything. Pure."""
+"""Readers of the answers of bsub and bkill, whose exit code 255 may mean anything. Pure."""
 
 from __future__ import annotations
 

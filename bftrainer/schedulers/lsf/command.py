@@ -1,4 +1,4 @@
-"""How LSF's commands are run, so that they print what the parsers read and come back."""
+"""Runs LSF's commands so that they print what the parsers read, and come back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bftrainer.schedulers.lsf.answers import unanswered
 from bftrainer.schedulers.shared import command
-from bftrainer.schedulers.shared.command import Output
+from bftrainer.schedulers.shared.command import CommandOutput
 
 STEERING = ("LSB_BJOBS_", "LSB_BHOSTS_", "LSB_BQUEUES_", "LSB_BHIST_", "LSB_SUB_", "BSUB_", "LSB_DEFAULT")
 """What begins so filters or reshapes what the commands do."""
@@ -38,7 +38,7 @@ async def run(
     stdin: str = "",
     question: bool = True,
     most_bytes: int = command.MOST_BYTES,
-) -> Output:
+) -> CommandOutput:
     """Run a command of LSF for `timeout_s` at most. A `question` ends as soon as it says that LSF does not
     answer; an order may still be carried out, and goes on.
 
@@ -56,7 +56,7 @@ async def run(
     )
 
 
-def reason(done: Output, otherwise: str) -> str:
+def reason(done: CommandOutput, otherwise: str) -> str:
     """Why a command failed: in LSF's own words if it has any, else `otherwise`."""
     if unanswered(done.err) or unanswered(done.out[-command.MOST_SAID :]):
         return f"LSF does not answer: {done.words}"

@@ -1,11 +1,11 @@
-"""How jobs of LSF are ended: told first, then killed.
+"""Ends jobs of LSF: signals them first, then kills them.
 
 LSF's own bkill sends SIGINT, SIGTERM and SIGKILL, ten seconds apart, or SIGKILL at once to parallel jobs:
 sites differ. So a pilot gets SIGTERM first, on which its agent ends at once, and then bkill. A pilot that is
 still there when it is cancelled again later gets SIGKILL.
 
 Where LSF lets our own account end users' jobs (an administrator of the queue may), our own account does: no
-user can reach that command. For one that runs as a user see `shared.hedge`; and bkill comes though the user
+user can reach that command. For one that runs as a user see `Hedge`; and bkill comes though the user
 has stopped the command that was to send SIGTERM.
 """
 
@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from bftrainer.errors import SchedulerError
-from bftrainer.schedulers.lsf import answers, ask
+from bftrainer.schedulers.lsf import answers, commands
 from bftrainer.schedulers.lsf.answers import Killed
 from bftrainer.schedulers.lsf.command import reason
-from bftrainer.schedulers.shared.command import Output
-from bftrainer.schedulers.shared.hedge import AGAIN_S, TRIES, Hedge, by_signal, ended_by_signal
+from bftrainer.schedulers.shared.cancelling import AGAIN_S, TRIES, Hedge, by_signal, ended_by_signal
+from bftrainer.schedulers.shared.command import CommandOutput
 
 MOMENT_S = 0.5
 """So long an agent has from SIGTERM on until bkill, which may kill it."""
@@ -34,14 +34,14 @@ PATIENT_S = 10.0
 REMEMBERED = 10_000
 
 
-class Ending:
+class LsfJobEnder:
     """Ends jobs. `run` runs a command, `as_user` says what runs one as a user. `ended` has the last
     `REMEMBERED` jobs, with the monotonic time at which each was first told. `own`: whether LSF lets our own
     account end other users' jobs; None: it has not been tried."""
 
     def __init__(
         self,
-        run: Callable[[Sequence[str]], Awaitable[Output]],
+        run: Callable[[Sequence[str]], Awaitable[CommandOutput]],
         as_user: Callable[[str, Sequence[str]], list[str]],
     ) -> None:
         self._run, self._as_user = run, as_user
@@ -57,7 +57,7 @@ class Ending:
         while len(self.ended) > REMEMBERED:
             del self.ended[next(iter(self.ended))]
         names = sorted(jobs)
-        parts = [names[i : i + ask.MOST_IDS] for i in range(0, len(names), ask.MOST_IDS)]
+        parts = [names[i : i + commands.MOST_IDS] for i in range(0, len(names), commands.MOST_IDS)]
         failed = await asyncio.gather(*(self._end(user, part, now) for part in parts))
         return "; ".join(dict.fromkeys(why for why in failed if why))
 
@@ -97,7 +97,7 @@ class Ending:
         """
         if not jobs:
             return ()
-        words = self._as_user(whom.user, ask.end(jobs, "TERM"))
+        words = self._as_user(whom.user, commands.end(jobs, "TERM"))
         try:
             async with asyncio.timeout(TERM_S if whom.user else None):
                 told = _answer(whom, await self._run(words))
@@ -120,7 +120,7 @@ class Ending:
         says nothing: it is 255 if one of the jobs has ended already."""
         try:
             for _ in range(TRIES):
-                done = await self._run(self._as_user(whom.user, ask.end(jobs, sign)))
+                done = await self._run(self._as_user(whom.user, commands.end(jobs, sign)))
                 if not by_signal(done):
                     break
                 await asyncio.sleep(AGAIN_S)
@@ -148,7 +148,7 @@ class _DeniedError(Exception):
     """LSF does not let our own account end a job of another user."""
 
 
-def _answer(whom: _As, done: Output) -> Mapping[str, Killed]:
+def _answer(whom: _As, done: CommandOutput) -> Mapping[str, Killed]:
     """What bkill says of each job.
 
     Raises:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from bftrainer.errors import BftrainerError
 from bftrainer.ports import Clock
-from bftrainer.schedulers.lsf.ask import Form, Scope
+from bftrainer.schedulers.lsf.check.single_gpus import why_not
+from bftrainer.schedulers.lsf.commands import Form, Scope
 from bftrainer.schedulers.lsf.observer import LsfObserver
 from bftrainer.schedulers.lsf.pilot import LsfPilotJob
 from bftrainer.schedulers.lsf.questions import Questions
 from bftrainer.schedulers.lsf.scheduler import LsfScheduler
-from bftrainer.schedulers.lsf.single_gpus import why_not
 from bftrainer.schedulers.shared.context import NOBODY, NOWHERE, Context
-from bftrainer.schedulers.shared.folders import make_log_dir
 from bftrainer.schedulers.shared.instance import instance
-from bftrainer.schedulers.shared.pilot_job import common
+from bftrainer.schedulers.shared.pilot_job import common, make_log_dir
 from bftrainer.settings.values import Settings
 
 TEMPLATES = {"plain": "lsf-pilot.sh.j2", "easy": "summit-pilot.sh.j2", "expert": "summit-pilot.sh.j2"}
@@ -26,9 +25,9 @@ def make(context: Context) -> LsfScheduler:
     Raises:
         BftrainerError: the state directory is another user's, logs can have no folder, or see `batch`.
     """
-    own = context.settings
-    make_log_dir(own.pilot_log_dir)
-    return batch(own, context.agents_at, instance(own.state_dir, create=True), context.clock)
+    settings = context.settings
+    make_log_dir(settings.pilot_log_dir)
+    return batch(settings, context.agents_at, instance(settings.state_dir, create=True), context.clock)
 
 
 def batch(

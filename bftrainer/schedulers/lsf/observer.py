@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from bftrainer.errors import SchedulerError
 from bftrainer.model.machine import Snapshot, Totals
-from bftrainer.schedulers.lsf import ask, jobs_text
+from bftrainer.schedulers.lsf import commands
 from bftrainer.schedulers.lsf.questions import Questions
-from bftrainer.schedulers.lsf.rarely import Rarely
 from bftrainer.schedulers.lsf.scheduler import LsfScheduler
+from bftrainer.schedulers.lsf.slow_queries import Rarely
+from bftrainer.schedulers.lsf.text import jobs_text
 from bftrainer.schedulers.shared.text import TextError
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class LsfObserver:
     async def _asked(self) -> Totals | None:
         """What jobstat sums up now; None where there is none. It belongs to the site, and may not be where
         LSF's commands are."""
-        words = ask.stat()
+        words = commands.stat()
         for path in dict.fromkeys((tuple(self._questions.path_of(words)), tuple(words))):
             try:
                 done = await self._questions.run(path, question=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from bftrainer.errors import NoRoomError, SchedulerError
 from bftrainer.model.gpus import SEPARATOR
 from bftrainer.model.machine import Pilot
-from bftrainer.schedulers.lsf.rows import End, EndKind
+from bftrainer.schedulers.lsf.rows import EndKind, LsfJobEnd
 from bftrainer.schedulers.lsf.values import HOST_NAME
-from bftrainer.schedulers.shared.names import PREFIX, TAG, job_name
+from bftrainer.schedulers.shared.instance import PREFIX, TAG, job_name
 from bftrainer.schedulers.shared.pilot_job import PilotJob
 
 START_S = 20.0
@@ -125,7 +125,7 @@ def secretly(secret: str) -> Mapping[str, str]:
     return {SECRET: secret}
 
 
-def failure(job: PilotJob, pilot: Pilot, end: End) -> str:
+def failure(job: PilotJob, pilot: Pilot, end: LsfJobEnd) -> str:
     """Why a pilot's job has failed and where to look; "" if it has not: it was killed or preempted, has
     reached its run limit, or LSF no longer knows it."""
     if end.kind is not EndKind.FAILED:

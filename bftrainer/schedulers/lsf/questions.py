@@ -1,5 +1,4 @@
-"""What LSF is asked, and the answers as rows. An answer that is not clear is an error, never an empty
-machine."""
+"""Asks LSF, and returns rows. An answer that is not clear is an error, never an empty machine."""
 
 from __future__ import annotations
 
@@ -13,11 +12,21 @@ from typing import TypeVar
 
 from bftrainer.errors import SchedulerError
 from bftrainer.files import read_text
-from bftrainer.schedulers.lsf import ask, command, ends, gpus_text, hosts_text, jobs_text, queues_text
-from bftrainer.schedulers.lsf.ask import Scope
-from bftrainer.schedulers.lsf.rarely import Rarely
-from bftrainer.schedulers.lsf.rows import End, EndKind, Gpus, HostRow, JobRow, Plan, QueueRow, Window
-from bftrainer.schedulers.shared.command import MOST_BYTES, Output
+from bftrainer.schedulers.lsf import command, commands
+from bftrainer.schedulers.lsf.commands import Scope
+from bftrainer.schedulers.lsf.rows import (
+    BackfillWindow,
+    EndKind,
+    Gpus,
+    HostRow,
+    LsfJobEnd,
+    LsfJobRow,
+    PlannedStart,
+    QueueRow,
+)
+from bftrainer.schedulers.lsf.slow_queries import Rarely
+from bftrainer.schedulers.lsf.text import ends, gpus_text, hosts_text, jobs_text, queues_text
+from bftrainer.schedulers.shared.command import MOST_BYTES, CommandOutput
 from bftrainer.schedulers.shared.text import TextError
 
 log = logging.getLogger(__name__)
@@ -59,10 +68,10 @@ class Questions:
         self._queues_known: Mapping[str, QueueRow] = {}
         self._gpus_known: Mapping[str, Gpus] = {}
         self._told: dict[str, str] = {}
-        self._windows = Rarely[tuple[Window, ...]](self._asked_windows, WINDOWS_S, ())
+        self._windows = Rarely[tuple[BackfillWindow, ...]](self._asked_windows, WINDOWS_S, ())
         self._queues = Rarely[Mapping[str, QueueRow]](self._asked_queues, QUEUES_S, {})
         self._gpus = Rarely[Mapping[str, Gpus]](self._asked_gpus, GPUS_S, {})
-        self._plans = Rarely[tuple[Plan, ...]](self._read_plans, PLANS_S, ())
+        self._plans = Rarely[tuple[PlannedStart, ...]](self._read_plans, PLANS_S, ())
 
     def close(self) -> None:
         """End the thread that reads, and what is asked beside polls; commands do not outlive their calls."""
@@ -79,7 +88,7 @@ class Questions:
         stdin: str = "",
         question: bool = False,
         besides: Mapping[str, str] | None = None,
-    ) -> Output:
+    ) -> CommandOutput:
         """Run a command, an order unless it is a `question`, with some variables `besides`.
 
         Raises:
@@ -101,21 +110,21 @@ class Questions:
         """The words of a command with its path."""
         return command.path_of(words, self._folder)
 
-    async def hosts(self) -> tuple[dict[str, HostRow], Output]:
+    async def hosts(self) -> tuple[dict[str, HostRow], CommandOutput]:
         """All hosts. Raises `SchedulerError`, as all of these do."""
-        return await self._asked(ask.hosts(self.scope), lambda done: hosts_text.hosts(done.out))
+        return await self._asked(commands.hosts(self.scope), lambda done: hosts_text.hosts(done.out))
 
-    async def jobs(self, now: float) -> tuple[tuple[JobRow, ...], Output]:
+    async def jobs(self, now: float) -> tuple[tuple[LsfJobRow, ...], CommandOutput]:
         """All jobs that have not ended; `now` is the present time on the batch system's clock."""
         return await self._asked(
-            ask.jobs(self.scope.form), lambda done: jobs_text.jobs(done.out, done.err, now)
+            commands.jobs(self.scope.form), lambda done: jobs_text.jobs(done.out, done.err, now)
         )
 
-    async def windows(self) -> tuple[Window, ...]:
+    async def windows(self) -> tuple[BackfillWindow, ...]:
         """Backfill windows, as last asked; a site without bslots has none."""
         return await self._windows.last()
 
-    async def _asked_windows(self) -> tuple[Window, ...]:
+    async def _asked_windows(self) -> tuple[BackfillWindow, ...]:
         try:
             found = await self._named_windows() or await self._windows_of(long=False)
         except SchedulerError as error:
@@ -124,7 +133,7 @@ class Questions:
         self._note("bslots", "")
         return found
 
-    async def _named_windows(self) -> tuple[Window, ...]:
+    async def _named_windows(self) -> tuple[BackfillWindow, ...]:
         """Windows with the names of their hosts, where LSF's long form tells them all; else none, and it is
         not asked again."""
         if not self._names_hosts:
@@ -138,9 +147,10 @@ class Questions:
             self._names_hosts = False
         return found if self._names_hosts else ()
 
-    async def _windows_of(self, *, long: bool) -> tuple[Window, ...]:
+    async def _windows_of(self, *, long: bool) -> tuple[BackfillWindow, ...]:
         found, _ = await self._asked(
-            ask.windows(self.scope, long=long), lambda done: hosts_text.windows(f"{done.out}\n{done.err}")
+            commands.windows(self.scope, long=long),
+            lambda done: hosts_text.windows(f"{done.out}\n{done.err}"),
         )
         return found
 
@@ -152,7 +162,7 @@ class Questions:
     async def _asked_queues(self) -> Mapping[str, QueueRow]:
         try:
             self._queues_known, _ = await self._asked(
-                ask.queues(self.scope.form), lambda done: queues_text.queues(done.out)
+                commands.queues(self.scope.form), lambda done: queues_text.queues(done.out)
             )
             self._note("bqueues", "")
         except SchedulerError as error:
@@ -166,7 +176,7 @@ class Questions:
         return await self._gpus.last()
 
     async def _asked_gpus(self) -> Mapping[str, Gpus]:
-        for words in (ask.gpus(self.scope), ask.gpus_of_lim(self.scope)):
+        for words in (commands.gpus(self.scope), commands.gpus_of_lim(self.scope)):
             try:
                 found, _ = await self._asked(words, lambda done: gpus_text.gpus(done.out))
             except SchedulerError as error:
@@ -177,11 +187,11 @@ class Questions:
                 break
         return self._gpus_known
 
-    async def plans(self) -> tuple[Plan, ...]:
+    async def plans(self) -> tuple[PlannedStart, ...]:
         """What the planner's file says, as last read; nothing where there is none."""
         return await self._plans.last() if self._plan_file else ()
 
-    async def _read_plans(self) -> tuple[Plan, ...]:
+    async def _read_plans(self) -> tuple[PlannedStart, ...]:
         path = Path(self._plan_file)
         try:  # in another thread than what commands print: a file system may hang
             found = await asyncio.to_thread(lambda: jobs_text.plans(read_text(path, most_kb=MOST_PLAN_KB)))
@@ -191,21 +201,23 @@ class Questions:
         self._note("plan", "")
         return found
 
-    async def ends(self, jobs: Collection[str]) -> dict[str, End]:
+    async def ends(self, jobs: Collection[str]) -> dict[str, LsfJobEnd]:
         """How jobs have ended, from bjobs and, for what it leaves open, from bhist."""
-        shown = await self.run(self.path_of(ask.ended(jobs, self.scope.form)), question=True)
+        shown = await self.run(self.path_of(commands.ended(jobs, self.scope.form)), question=True)
         known = await self.apart(lambda: ends.of_jobs(jobs, shown.out, ""))
         left = [job for job, end in known.items() if end.kind is EndKind.VANISHED]
         if not left:
             return known
-        remembered = await self.run(self.path_of(ask.history(left)), question=True)
+        remembered = await self.run(self.path_of(commands.history(left)), question=True)
         return await self.apart(lambda: known | ends.of_jobs(left, "", remembered.out))
 
     async def apart(self, work: Callable[[], Found]) -> Found:
         """Read what a command printed, in a thread of our own: users can make it long."""
         return await asyncio.get_running_loop().run_in_executor(self._reader, work)
 
-    async def _asked(self, words: Sequence[str], read: Callable[[Output], Found]) -> tuple[Found, Output]:
+    async def _asked(
+        self, words: Sequence[str], read: Callable[[CommandOutput], Found]
+    ) -> tuple[Found, CommandOutput]:
         """The exit code is not asked: it may be 255 beside a good answer."""
         done = await self.run(self.path_of(words), question=True)
         try:

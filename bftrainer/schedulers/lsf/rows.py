@@ -1,4 +1,4 @@
-"""What LSF's commands show, as frozen dataclasses. Times are Unix seconds."""
+"""Rows of LSF's commands, as frozen dataclasses. Times are Unix seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from enum import StrEnum
 PENDING = frozenset({"PEND", "PSUSP", "WAIT"})
 """States of jobs that have not begun, or wait again."""
 ENDED = frozenset({"DONE", "EXIT", "PDONE", "ZOMBI"})
-SUSPENDED = frozenset({"SSUSP", "USUSP"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +21,11 @@ class HostRow:
     slots: int
     active: int
     reserved: int = 0
+    limited: bool = True  # False: bhosts shows no number of slots
 
 
 @dataclass(frozen=True, slots=True)
-class JobRow:
+class LsfJobRow:
     """A job that has not ended. `hosts` are those that it runs on, with its slots there; `slots` is what it
     asks for. Its times are later than said by less than `rounded_s`."""
 
@@ -72,7 +72,7 @@ class Gpus:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class BackfillWindow:
     """Unused slots that a job may have for `length_s` (inf: without a limit). `hosts` says where, if LSF
     does."""
 
@@ -82,7 +82,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlannedStart:
     """What LSF's planner has in mind for a pending job: its slots on each host, and when."""
 
     job: str
@@ -103,7 +103,7 @@ class EndKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class LsfJobEnd:
     """How a job ended, with its exit code (None: LSF does not say) and LSF's own words."""
 
     kind: EndKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
@@ -12,22 +12,50 @@ from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Clock
-from bftrainer.schedulers.lsf import accounting, answers
+from bftrainer.schedulers.lsf import answers
 from bftrainer.schedulers.lsf import pilot as lsf_pilot
 from bftrainer.schedulers.lsf import view as lsf_view
+from bftrainer.schedulers.lsf.check import accounting
 from bftrainer.schedulers.lsf.command import reason
-from bftrainer.schedulers.lsf.ending import Ending
-from bftrainer.schedulers.lsf.gaps import Gaps
+from bftrainer.schedulers.lsf.ending import LsfJobEnder
 from bftrainer.schedulers.lsf.pilot import LsfPilotJob
 from bftrainer.schedulers.lsf.questions import Questions
-from bftrainer.schedulers.lsf.rows import JobRow
-from bftrainer.schedulers.lsf.view import Ours, Shown, View
+from bftrainer.schedulers.lsf.rows import LsfJobRow
+from bftrainer.schedulers.lsf.view import LsfOwnJobs, LsfView, Shown
 from bftrainer.schedulers.shared.cancelling import Cancelling
-from bftrainer.schedulers.shared.command import Output
+from bftrainer.schedulers.shared.claims import ClaimPatience
+from bftrainer.schedulers.shared.command import CommandOutput
 from bftrainer.schedulers.shared.context import Request
-from bftrainer.schedulers.shared.patience import Patience
 from bftrainer.schedulers.shared.times import shifted
 from bftrainer.schedulers.shared.users import as_user, own_name
+
+MISSES = 2
+"""A job that ran has ended when so many answers in a row lack it."""
+
+
+class Gaps:
+    """Remembers our pilots from one answer to the next."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, LsfJobRow] = {}
+        self._missed: dict[str, int] = {}
+
+    def filled(
+        self, jobs: tuple[LsfJobRow, ...], mine: Collection[str], ended: Collection[str]
+    ) -> tuple[LsfJobRow, ...]:
+        """The jobs with those of ours that ran at the answer before, as they were then, unless they are
+        missing for long or we have `ended` them. `mine` are the numbers of ours in this answer."""
+        listed = {job.id for job in jobs}
+        gone = [job for name, job in self._last.items() if name not in listed]
+        self._missed = {job.id: self._missed.get(job.id, 0) + 1 for job in gone}
+        kept = tuple(job for job in gone if self._missed[job.id] < MISSES and job.id not in ended)
+        self._last = {job.id: job for job in (*_running(jobs, mine), *kept)}
+        return jobs + kept
+
+
+def _running(jobs: Iterable[LsfJobRow], mine: Collection[str]) -> Iterable[LsfJobRow]:
+    return (job for job in jobs if job.id in mine and not job.pending)
+
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +86,9 @@ class LsfScheduler:
         user = own_name()
         self._job, self._questions, self._clock = job, questions, clock
         users = None if job.exec_prefix else frozenset({user})
-        self._ours = Ours(job.instance, user, users, launch, job.launch_slots, job.gpus)
-        self._patience = Patience(claim_patience_s)
-        self._ending = Ending(questions.run, self._as)
+        self._ours = LsfOwnJobs(job.instance, user, users, launch, job.launch_slots, job.gpus)
+        self._patience = ClaimPatience(claim_patience_s)
+        self._ending = LsfJobEnder(questions.run, self._as)
         self._cancelling = Cancelling(lambda: self._jobs, self.pilots, self._ending.end)
         self._gaps = Gaps()
         self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
@@ -122,7 +150,9 @@ class LsfScheduler:
             raise SchedulerError(f"bsub: {answers.why_refused(said)}")
         if not number:
             raise UnsureError(reason(done, f"bsub gave no job number: {answers.why_refused(said)!r}"))
-        self._jobs.setdefault(pilot, set()).add(number)
+        # a user may have put any job's number there: the queue tells that of its pilot by name
+        if not pilot.user:
+            self._jobs.setdefault(pilot, set()).add(number)
         self._submitted[pilot.node] = pilot, number
 
     def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> Request:
@@ -134,7 +164,12 @@ class LsfScheduler:
         """
         node = self._seen.get(pilot.node, UNSEEN)
         words = lsf_pilot.command(self._job, pilot, node.cpus, limit_s, gpus=node.gpus)
-        script = self._job.script(pilot, slots=str(node.cpus), gpus=str(node.gpus))
+        share = 1.0
+        if self._job.gpus:  # the pilots of all its host's GPUs have all its slots
+            host = node_of(pilot.node)
+            slots = sum(own.cpus for name, own in self._seen.items() if node_of(name) == host)
+            share = node.cpus / max(1, slots)
+        script = self._job.script(pilot, share, slots=str(node.cpus), gpus=str(node.gpus))
         return self._as(pilot.user, words), lsf_pilot.secretly(secret), script
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
@@ -174,16 +209,16 @@ class LsfScheduler:
     def _as(self, user: str, words: Sequence[str]) -> list[str]:
         return as_user(self._job.exec_prefix, user, self._questions.path_of(words))
 
-    async def _list(self) -> tuple[tuple[JobRow, ...], Output]:
+    async def _list(self) -> tuple[tuple[LsfJobRow, ...], CommandOutput]:
         """The jobs, with our pilots that only this answer lacks."""
         jobs, asked = await self._questions.jobs(self._clock.now() + self._clock.behind_s())
         mine = {pilot.job for pilot in self._mine(jobs)}
         return self._gaps.filled(jobs, mine, self._ending.ended), asked
 
-    def _mine(self, jobs: Sequence[JobRow]) -> tuple[Pilot, ...]:
+    def _mine(self, jobs: Sequence[LsfJobRow]) -> tuple[Pilot, ...]:
         return lsf_view.pilots(jobs, self._ours, self._clock.now())
 
-    def _remember(self, view: View, behind_s: float) -> None:
+    def _remember(self, view: LsfView, behind_s: float) -> None:
         self._note(view.snapshot.pilots)
         self._seen = {node.name: node for node in view.snapshot.nodes}
         ends = {node_of(node.name): node.until for node in view.snapshot.nodes}

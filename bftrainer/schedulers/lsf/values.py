@@ -78,28 +78,11 @@ def window_s(text: str) -> float | None:
 
 
 @lru_cache(maxsize=4096)
-def clock_s(text: str) -> float | None:
-    """jobstat's [hours:]minutes:seconds in seconds; None if it is no such."""
-    match = re.fullmatch(r"(?:([0-9]{1,6}):)?([0-9]{1,6}):([0-9]{2})", text.strip())
-    if not match:
-        return None
-    hours, minutes, seconds = (float(part or 0) for part in match.groups())
-    return hours * HOUR_S + minutes * MINUTE_S + seconds
-
-
-@lru_cache(maxsize=4096)
 def left_s(text: str) -> float | None:
     """What bjobs says is left of a job's run limit, hours:minutes such as `0:1 L`; None if it says
     nothing."""
     match = re.fullmatch(r"([0-9]{1,6}):([0-9]{1,2})(?: [LEX])?", text.strip())
     return int(match[1]) * HOUR_S + int(match[2]) * MINUTE_S if match else None
-
-
-@lru_cache(maxsize=4096)
-def ran_s(text: str) -> float | None:
-    """How long a job has run, such as `16038 second(s)`; None if it says nothing."""
-    match = re.fullmatch(r"([0-9]{1,12})(?: second\(s\))?", text.strip())
-    return float(match[1]) if match else None
 
 
 @lru_cache(maxsize=4096)

@@ -10,17 +10,19 @@ from dataclasses import dataclass, field, replace
 from bftrainer.model.gpus import SEPARATOR, node_of
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.model.main_jobs import MainJob
-from bftrainer.schedulers.lsf import holes, places, queue, values
+from bftrainer.schedulers.lsf import values
 from bftrainer.schedulers.lsf.pilot import NAME, named
-from bftrainer.schedulers.lsf.rows import Gpus, HostRow, JobRow, Plan, QueueRow, Window
-from bftrainer.schedulers.shared.patience import Known
-from bftrainer.schedulers.shared.wanted import Claims
+from bftrainer.schedulers.lsf.queue import backfill_windows, claims, places
+from bftrainer.schedulers.lsf.rows import BackfillWindow, Gpus, HostRow, LsfJobRow, PlannedStart, QueueRow
+from bftrainer.schedulers.shared.claims import Claims, Known
 
 IDLE = frozenset({"ok", "closed_Full"})
 """Statuses of hosts without a job: slots that LSF reserves for a pending job count as used, though a job that
 ends in time may have them."""
 HELD = frozenset({"ok", "closed_Full", "closed_Excl", "closed_Busy", "closed_cu_Excl"})
 """Statuses that a pilot of ours can give its host."""
+NO_SLOTS, NO_LIMIT = "it has no slots (MAX 0)", "bhosts tells no limit of its slots (MAX)"
+REMEDIES = {NO_SLOTS: "watch hosts that have some (lsf_hosts, lsf_select)", NO_LIMIT: "set MXJ in lsb.hosts"}
 NO_GPUS = Gpus(0)
 LATELY_S = 120.0
 """A job that started longer ago has been seen at an earlier poll, or nobody knows how long it waited."""
@@ -31,15 +33,15 @@ class Shown:
     """What LSF's commands showed at one poll."""
 
     hosts: Mapping[str, HostRow]
-    jobs: tuple[JobRow, ...]
+    jobs: tuple[LsfJobRow, ...]
     queues: Mapping[str, QueueRow] = field(default_factory=dict)
-    windows: tuple[Window, ...] = ()
-    plans: tuple[Plan, ...] = ()
+    windows: tuple[BackfillWindow, ...] = ()
+    plans: tuple[PlannedStart, ...] = ()
     gpus: Mapping[str, Gpus] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class LsfOwnJobs:
     """What is ours: pilots are jobs named `bftrainer-<instance>-<tag>-<host>` of these users (None: of any).
 
     `launch` are patterns of hosts that only launch jobs, `launch_slots` what every job asks for there.
@@ -59,7 +61,7 @@ class Ours:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class LsfView:
     """One poll: the snapshot, what main jobs need, and for which job hosts are kept that give single GPUs."""
 
     snapshot: Snapshot
@@ -69,13 +71,13 @@ class View:
 
 def interpret(
     shown: Shown,
-    ours: Ours,
+    ours: LsfOwnJobs,
     *,
     now: float,
     known: Known | None = None,
     before: Mapping[str, float] | None = None,
     kept: Mapping[str, str] | None = None,
-) -> View:
+) -> LsfView:
     """The snapshot. `known`: what earlier polls say of main jobs; `before`: when hosts were expected to be
     taken; `kept`: see the last view's."""
     hosts = {name: row for name, row in shown.hosts.items() if not values.is_launch(name, ours.launch)}
@@ -99,7 +101,7 @@ def interpret(
     free = {name: row.slots for name, row in hosts.items() if name not in why and name not in held}
     shared = running.keys() ^ held if ours.gpus else running.keys() - held  # by main jobs, or by pilots
     each = _usual(row.slots for row in hosts.values())
-    wanted = queue.claims(
+    wanted = claims.claims(
         main,
         shown.queues,
         free,
@@ -127,15 +129,15 @@ def interpret(
         main=tuple(_main_job(job, ours, each) for job in main if _counts(job, wanted, now)),
         waiting=frozenset(job.id for job in main if job.pending),
     )
-    return View(snapshot, wanted, going)
+    return LsfView(snapshot, wanted, going)
 
 
-def pilots(jobs: Iterable[JobRow], ours: Ours, now: float) -> tuple[Pilot, ...]:
+def pilots(jobs: Iterable[LsfJobRow], ours: LsfOwnJobs, now: float) -> tuple[Pilot, ...]:
     """Our pilots; one that was submitted twice is there twice."""
     return tuple(pilot for job in jobs if (pilot := _pilot(job, ours, now)) is not None)
 
 
-def _pilot(job: JobRow, ours: Ours, now: float) -> Pilot | None:
+def _pilot(job: LsfJobRow, ours: LsfOwnJobs, now: float) -> Pilot | None:
     told = named(job.name)
     if told is None or told.instance != ours.instance:
         return None
@@ -165,7 +167,7 @@ def _why_not(row: HostRow, *, held: bool, running: Mapping[str, str], stopped: M
     if row.active and not held:
         return f"{places.STOPPED} {stopped[row.name]}" if row.name in stopped else places.IN_USE
     if not row.slots:
-        return "bhosts tells no limit of its slots (MAX)"
+        return NO_SLOTS if row.limited else NO_LIMIT
     return row.status if row.status == "closed_Full" and not (row.reserved or held) else ""
 
 
@@ -181,10 +183,10 @@ def _until(
     counts that did, and LSF's plans."""
     idle = {name: row for name, row in hosts.items() if name not in why and name not in held}
     mine = {name: row for name, row in hosts.items() if name in held}
-    found = holes.expected(idle, shown.windows, shown.plans, now)
-    planned = holes.expected(mine, (), shown.plans, now)
+    found = backfill_windows.expected(idle, shown.windows, shown.plans, now)
+    planned = backfill_windows.expected(mine, (), shown.plans, now)
     kept = {name: before[name] for name in mine if before.get(name, 0.0) > now}
-    return holes.settled(before, {**found, **kept, **planned})
+    return backfill_windows.settled(before, {**found, **kept, **planned})
 
 
 def _spare(row: HostRow) -> int:
@@ -193,15 +195,17 @@ def _spare(row: HostRow) -> int:
 
 
 def _usual(slots: Iterable[int]) -> int:
-    """How many slots most hosts have."""
-    counted = Counter(slots).most_common(1)
+    """How many slots most hosts have, of those that have some: management hosts may have none."""
+    counted = Counter(filter(None, slots)).most_common(1)
     return counted[0][0] if counted else 1
 
 
 def _node(row: HostRow, why: str, until: float | None, gpus: Gpus) -> Node:
+    shut = "" if row.slots else NO_SLOTS if row.limited else NO_LIMIT
     return Node(
         name=row.name,
-        state=NodeState.BUSY if why else NodeState.IDLE,
+        state=NodeState.IDLE if not why else NodeState.UNUSED if why == shut else NodeState.BUSY,
+        shut=f"{shut}; {REMEDIES[shut]}" if shut else "",
         until=until,
         gres=gpus.gres,
         gpus=gpus.count,
@@ -239,7 +243,7 @@ def _by_gpu(
     for name, row in hosts.items():
         gpus = shown.gpus.get(name, NO_GPUS)
         own = [(pilot, dict(rows[pilot.job].hosts)) for pilot in there[name]]
-        here = places.Here(
+        here = places.HostPlaces(
             count=gpus.count,
             held=[pilot.node for pilot, _ in own if not pilot.pending],
             stopped={pilot.node: pilot.pending for pilot, slots in own if pilot.pending and slots},
@@ -255,7 +259,7 @@ def _by_gpu(
     return nodes
 
 
-def _counts(job: JobRow, found: Claims, now: float) -> bool:
+def _counts(job: LsfJobRow, found: Claims, now: float) -> bool:
     """Whether it is to be known how long a job waits: it waits for nothing but LSF and hosts that are idle or
     ours, or has just started."""
     if job.pending:
@@ -263,11 +267,11 @@ def _counts(job: JobRow, found: Claims, now: float) -> bool:
     return job.started is not None and now - job.started < LATELY_S + job.rounded_s
 
 
-def _main_job(job: JobRow, ours: Ours, slots: int) -> MainJob:
+def _main_job(job: LsfJobRow, ours: LsfOwnJobs, slots: int) -> MainJob:
     hosts = frozenset(host for host, _ in values.without_launch(job.hosts, ours.launch))
     return MainJob(
         job=job.id,
-        nodes=len(hosts) or queue.hosts_of(job, slots, ours.launch_slots),
+        nodes=len(hosts) or claims.hosts_of(job, slots, ours.launch_slots),
         submitted=job.submitted,
         started=None if job.pending else job.started,
         on=frozenset() if job.pending else hosts,

@@ -1,1 +1,1 @@
-"""What schedulers have in common: running commands, finding the pilot's batch script."""
+"""Parts that all batch schedulers share: running commands, pilots and their script, claims of main jobs."""

@@ -1,4 +1,4 @@
-"""How a batch system's commands are run: none takes longer than its time limit, and none is left behind."""
+"""Runs a batch system's commands: none exceeds its time limit, and none is left behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_SAID = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class CommandOutput:
     """What a command left: its exit code and what it printed, after so many seconds. `cut`: it printed more
     than we read."""
 
@@ -50,11 +50,11 @@ async def run(
     environ: Mapping[str, str],
     timeout_s: float,
     *,
-    explain: Callable[[Output, str], str],
+    explain: Callable[[CommandOutput, str], str],
     stdin: str = "",
     hopeless: bytes = b"",
     most_bytes: int = MOST_BYTES,
-) -> Output:
+) -> CommandOutput:
     """Run a command for `timeout_s` at most; `hopeless` on its standard error ends it at once, and so does
     the output that exceeds `most_bytes`. `explain` says why a command failed, from its output and from what
     we know otherwise.
@@ -85,11 +85,11 @@ async def run(
             )
             code = await process.wait()
     except TimeoutError:
-        unfinished = Output(-1, b"", said.decode(errors="replace"))
+        unfinished = CommandOutput(-1, b"", said.decode(errors="replace"))
         raise SchedulerError(explain(unfinished, f"{words[0]} took more than {timeout_s:g} s")) from None
     finally:
         await _end(process)
-    return Output(code, out, said.decode(errors="replace"), cut, time.monotonic() - began)
+    return CommandOutput(code, out, said.decode(errors="replace"), cut, time.monotonic() - began)
 
 
 async def _talk(process: asyncio.subprocess.Process, stdin: bytes, most: int) -> tuple[bytes, bool]:

@@ -1,4 +1,4 @@
-"""What a scheduler is made from."""
+"""The parts that a scheduler is made from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOWHERE, NOBODY = "nowhere:0", "0" * 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
+class PlayedLog:
     """The log that says when nodes are idle, for schedulers on this machine; `path` None: a generated one.
 
     It names up to `nodes` nodes and runs at `speed` seconds per second, from `begin` (log time, Unix seconds;
@@ -40,7 +40,7 @@ class Context:
     store: Store
     clock: Clock
     agents_at: str
-    log: Log
+    log: PlayedLog
     say: Callable[[str], None]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from pathlib import Path
 
 from bftrainer.errors import BftrainerError
-from bftrainer.files import read_text
+from bftrainer.files import private_file, read_text
+from bftrainer.model.gpus import SEPARATOR, node_of
 
 UNKNOWN = "INSTANCE"
 """Stands for the word where only the daemon knows it, or there is none yet."""
@@ -35,5 +37,19 @@ def instance(state_dir: Path, *, create: bool) -> str:
     if not create:
         return UNKNOWN
     made = secrets.token_hex(4)
-    path.write_text(made, encoding="ascii")
+    with os.fdopen(private_file(path, append=False), "w", encoding="ascii") as file:
+        file.truncate()
+        file.write(made)
     return made
+
+
+PREFIX = "bftrainer-"
+TAG = re.compile(r"[0-9a-f]{32}")
+NAME = re.compile(rf"{PREFIX}[0-9a-f]{{8}}-{TAG.pattern}(?:{SEPARATOR}[0-9]{{1,4}})?")
+"""The names of pilots, of any daemon: every other job is a main job. That of a pilot with one GPU of a node
+ends in the GPU's number."""
+
+
+def job_name(instance: str, tag: str, node: str = "") -> str:
+    """The name of a daemon's pilot on this node, or with this GPU of one."""
+    return f"{PREFIX}{instance}-{tag}{node.removeprefix(node_of(node))}"

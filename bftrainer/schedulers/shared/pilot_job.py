@@ -1,5 +1,6 @@
-"""What all pilots have in common, whatever the batch system: their script, their longest limit, where they
-print to, and what is said of one that has failed. Pure."""
+"""Pilots as batch jobs of any system: their script, their longest limit, where they print to, and the
+message about one that has failed.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +10,66 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bftrainer.errors import NoRoomError
+from bftrainer.errors import BftrainerError, NoRoomError, SchedulerError
+from bftrainer.files import read_text
 from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Pilot
-from bftrainer.schedulers.shared import templates
-from bftrainer.schedulers.shared.template import Template
 from bftrainer.settings.values import Settings
+
+
+def find(name: str) -> Path:
+    """The file `name` of the folder jobscripts.
+
+    Raises:
+        BftrainerError: it is not installed.
+    """
+    package = Path(__file__).absolute().parents[2]
+    checkout = package.parent / "jobscripts" / name
+    installed = (above / "share" / "bftrainer" / "jobscripts" / name for above in package.parents)
+    for path in (checkout, *installed):
+        if path.is_file():
+            return path
+    raise BftrainerError(f"{name} is neither in {checkout.parent} nor in a share/bftrainer above {package}")
+
+
+MOST_KB = 1000
+
+
+class Template:
+    """A jinja2 template, read once: the file may lie where later nothing answers.
+
+    Raises:
+        BftrainerError: it cannot be read, or is no template.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import jinja2  # noqa: PLC0415  slow to import
+
+        self._path = path
+        environment = jinja2.Environment(
+            undefined=jinja2.StrictUndefined,
+            finalize=lambda value: shlex.quote(str(value)),
+            keep_trailing_newline=True,
+            autoescape=False,  # noqa: S701  this is for a shell: finalize quotes
+        )
+        try:
+            self._template = environment.from_string(read_text(path, MOST_KB))
+        except (OSError, UnicodeDecodeError, jinja2.TemplateError) as error:
+            raise BftrainerError(f"pilot template {path}: {error}") from error
+
+    def render(self, **values: str) -> str:
+        """The script. Whatever the template prints is quoted for the shell.
+
+        Raises:
+            SchedulerError: the template asks for a value that there is not.
+        """
+        import jinja2  # noqa: PLC0415  slow to import
+
+        try:
+            return self._template.render(values)
+        except jinja2.TemplateError as error:
+            raise SchedulerError(f"pilot template {self._path}: {error}") from error
+
 
 MINUTE_S = 60.0
 NOT_FOUND = 127
@@ -63,8 +118,9 @@ class PilotJob:
         """The same as batch systems want it, which fill in what follows a %."""
         return str(self.log_of(pilot)).replace("%", "%%")
 
-    def script(self, pilot: Pilot, **more: str) -> str:
-        """The batch script, with `more` values for its template.
+    def script(self, pilot: Pilot, share: float = 1.0, **more: str) -> str:
+        """The batch script, with `more` values for its template. `share`: that of its machine's cores which
+        the pilot has, as far as there may be others of ours beside it.
 
         Raises:
             SchedulerError: the template asks for a value that there is not.
@@ -76,6 +132,7 @@ class PilotJob:
             python=self.python,
             daemon=self.daemon,
             orphan_s=f"{self.orphan_s:g}",
+            per_mille=str(min(1000, max(1, round(1000 * share)))),
             **more,
         )
 
@@ -101,7 +158,7 @@ def common(
     """
     return {
         "instance": instance,
-        "template": Template(Path(settings.pilot_template or templates.find(template))),
+        "template": Template(Path(settings.pilot_template or find(template))),
         "python": settings.pilot_python,
         "daemon": agents_at,
         "orphan_s": settings.orphan_s,
@@ -111,3 +168,15 @@ def common(
         "options": tuple(shlex.split(options)),
         "exec_prefix": settings.exec_prefix,
     }
+
+
+def make_log_dir(folder: Path) -> None:
+    """Make the folder in which pilots write what their agents print.
+
+    Raises:
+        BftrainerError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise BftrainerError(f"pilot_log_dir {folder}: {error.strerror}; take another") from error

@@ -1,4 +1,4 @@
-"""What all parsers of commands have in common."""
+"""The error of all parsers of commands."""
 
 from __future__ import annotations
 

@@ -9,7 +9,10 @@ from collections.abc import Sequence
 
 from bftrainer.errors import SchedulerError
 
-USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\$?")
+USER = re.compile(r"(?![-#~])(?!\.\.?$)[^\s:/]+(?: [^\s:/]+)*")
+"""Names that the system can know, also of a directory: alice@ad.example.org, EXAMPLE\\alice, EXAMPLE\\Jo Li.
+None begins with what sudo would take for an option or for a number (#0), or is another folder in a path."""
+MOST_LETTERS = 256
 
 
 def own_name() -> str:
@@ -28,6 +31,6 @@ def as_user(prefix: Sequence[str], user: str, words: Sequence[str]) -> list[str]
         return list(words)
     if not prefix:
         raise SchedulerError(f"cannot run as {user}: set exec_prefix")
-    if not USER.fullmatch(user):
+    if not USER.fullmatch(user) or not user.isprintable() or len(user) > MOST_LETTERS:
         raise SchedulerError(f"{user!r} is no name of a user")
     return [*(word.format(user=user) for word in prefix), *words]

@@ -1,4 +1,4 @@
-"""How jobs of Slurm are ended: at once, and although their users may do to our commands what they like.
+"""Ends jobs of Slurm: at once, although their users may do to our commands what they like.
 
 `scancel` alone leaves a job's processes Slurm's KillWait to end (30 s, if the site has not changed it), and a
 user can stop its own processes. A job whose processes were sent SIGKILL before does not wait. That order
@@ -9,7 +9,7 @@ itself aborts steps: `--signal=KILL` would cancel the job, and leave its steps t
 between that and the job's end can still ignore SIGTERM: it takes a user that starts steps all the time.
 
 What Slurm lets our own account end, our own account ends: no user can reach that command. For one that runs
-as a user see `shared.hedge`.
+as a user see `Hedge`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from bftrainer.errors import SchedulerError
-from bftrainer.schedulers.shared.command import Output
-from bftrainer.schedulers.shared.hedge import AGAIN_S, TRIES, Hedge, by_signal, ended_by_signal
+from bftrainer.schedulers.shared.cancelling import AGAIN_S, TRIES, Hedge, by_signal, ended_by_signal
+from bftrainer.schedulers.shared.command import CommandOutput
 from bftrainer.schedulers.slurm.command import reason
 
 STEPS = ("scancel", "--signal=997")
@@ -30,7 +30,7 @@ SLOW_S = 1.0
 REMEMBERED = 10_000
 
 
-class Ending:
+class SlurmJobEnder:
     """Ends jobs. `run` runs a command, `as_user` says what runs one as a user.
 
     `own`: Slurm lets our own account end other users' jobs. `ended` has the last `REMEMBERED` jobs.
@@ -38,7 +38,7 @@ class Ending:
 
     def __init__(
         self,
-        run: Callable[[Sequence[str]], Awaitable[Output]],
+        run: Callable[[Sequence[str]], Awaitable[CommandOutput]],
         as_user: Callable[[str, Sequence[str]], list[str]],
     ) -> None:
         self._run, self._as_user = run, as_user
@@ -76,7 +76,7 @@ class Ending:
 
     async def _once(
         self, user: str, jobs: Collection[str], running: Collection[str], *, last: bool
-    ) -> Output:
+    ) -> CommandOutput:
         """Kill the jobs, then have Slurm count them as cancelled, however that came out: jobs that wait or
         are gone cannot be killed. To the steps of a job that waits, scancel would try to pass a signal on for
         a minute."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from bftrainer.ports import Clock
 from bftrainer.schedulers.shared.context import NOBODY, NOWHERE, Context
-from bftrainer.schedulers.shared.folders import make_log_dir
 from bftrainer.schedulers.shared.instance import instance
-from bftrainer.schedulers.shared.pilot_job import common
+from bftrainer.schedulers.shared.pilot_job import common, make_log_dir
 from bftrainer.schedulers.slurm.pilot import SlurmPilotJob
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
 from bftrainer.settings.values import Settings
@@ -19,9 +18,9 @@ def make(context: Context) -> SlurmScheduler:
         BftrainerError: the state directory is another user's, logs can have no folder, or the template of
             pilots cannot be read.
     """
-    own = context.settings
-    make_log_dir(own.pilot_log_dir)
-    return batch(own, context.agents_at, instance(own.state_dir, create=True), context.clock)
+    settings = context.settings
+    make_log_dir(settings.pilot_log_dir)
+    return batch(settings, context.agents_at, instance(settings.state_dir, create=True), context.clock)
 
 
 def batch(settings: Settings, agents_at: str, instance: str, clock: Clock) -> SlurmScheduler:

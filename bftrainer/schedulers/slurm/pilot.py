@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from bftrainer.errors import NoRoomError, SchedulerError
 from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Pilot
-from bftrainer.schedulers.shared.names import TAG, job_name
+from bftrainer.schedulers.shared.instance import TAG, job_name
 from bftrainer.schedulers.shared.pilot_job import MINUTE_S, PilotJob
-from bftrainer.schedulers.slurm.gpus import kinds, option
-from bftrainer.schedulers.slurm.left import Left
-from bftrainer.schedulers.slurm.rows import End
+from bftrainer.schedulers.slurm.queue.gpus import kinds, option
+from bftrainer.schedulers.slurm.queue.resources import Remaining
+from bftrainer.schedulers.slurm.rows import SlurmJobEnd
 from bftrainer.schedulers.slurm.text import NODE_NAME
-from bftrainer.settings.slurm import asks_for_gpus
+from bftrainer.settings.batch.slurm import asks_for_gpus
 
 START_S = 15.0
 """A pilot's time limit ends so long before its hole does, as Slurm starts the job a little later."""
@@ -37,23 +37,32 @@ class SlurmPilotJob(PilotJob):
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class PilotResources:
     """What there is for a pilot on its node, as of the last poll; the defaults mean that it is not known.
 
     Attributes:
         max_s: The longest time limit of the partition.
         gres: The node's generic resources, as Slurm lists them.
         part: What the pilot may have of the node; None: all of it.
+        share: The share of its machine's cores: several nodes may be one machine.
     """
 
     max_s: float | None = None
     gres: str = ""
-    part: Left | None = None
+    part: Remaining | None = None
+    share: float = 1.0
 
 
-def command(job: SlurmPilotJob, pilot: Pilot, limit_s: float | None, room: Room = Room()) -> list[str]:
+def command(
+    job: SlurmPilotJob,
+    pilot: Pilot,
+    limit_s: float | None,
+    room: PilotResources = PilotResources(),
+    cluster: str = "",
+) -> list[str]:
     """The command line of sbatch, whose script comes on its standard input. It asks for the whole node with
     all its GPUs, unless the site's own options ask for some; or for the part of it that the room has.
+    `cluster` is ours where it is in a federation, whose other clusters would else be offered the job, too.
 
     Raises:
         SchedulerError: a name that no shell or scheduler should see, or a hole that is too short.
@@ -71,6 +80,7 @@ def command(job: SlurmPilotJob, pilot: Pilot, limit_s: float | None, room: Room 
     given = {
         "job-name": job_name(job.instance, pilot.tag, pilot.node),
         "comment": f"bftrainer pilot {pilot.tag}",
+        "clusters": cluster,
         "partition": job.partition,
         "qos": job.qos,
         "account": job.account,
@@ -101,7 +111,7 @@ def own_gpus(options: Sequence[str]) -> bool:
     return any(map(asks_for_gpus, options))
 
 
-def failure(job: PilotJob, pilot: Pilot, end: End) -> str:
+def failure(job: PilotJob, pilot: Pilot, end: SlurmJobEnd) -> str:
     """Why a pilot's job has failed and where to look; "" if it has not. It may be cancelled or preempted
     before its agent reports: that is no failure."""
     if not end.code and end.state not in FAILED:

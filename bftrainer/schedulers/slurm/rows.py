@@ -1,11 +1,11 @@
-"""What Slurm's commands show, as frozen dataclasses."""
+"""Rows of Slurm's commands, as frozen dataclasses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bftrainer.schedulers.slurm.gpus import Kinds
+from bftrainer.schedulers.slurm.queue.gpus import Kinds, Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,10 @@ class NodeRow:
     hosts: tuple[str, ...] = ()  # the address that Slurm calls it by, and its machine's name
     cpus_used: int = 0
     memory_used_mb: int = 0
-    gpus_used: Kinds = ()
+    gpus_used: Kinds = ()  # in whole or in part
     threads: int = 1  # of each core; jobs have whole cores
+    gpu_parts: Parts = ()  # of one GPU
+    opened: Parts = ()  # the GPUs that jobs have parts of, with the parts that are left
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class SlurmMachine:
     """What `scontrol` shows, by name."""
 
     nodes: Mapping[str, NodeRow]
@@ -61,7 +63,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class JobRow:
+class SlurmJobRow:
     """A job of the queue. `tasks`: how many of an array's tasks this line stands for, at most.
 
     The lists of nodes that users write, `required` and `excluded`, are left as they are: one line may name
@@ -88,11 +90,20 @@ class JobRow:
     memory_mb: int  # on each node, at least
     gpus: Kinds  # on each node
     all_cpus: int  # on all nodes together, at least
-    shares: bool  # whether it may be on a node with other jobs
+    shares: (
+        bool | None
+    )  # whether it may be on a node with other jobs; None: squeue's word for it is not known
     reason: str
     name: str  # the beginning of its first line
     submitted: float | None = None
     contiguous: bool = False  # whether its nodes have to lie side by side
+    gpu_parts: Parts = ()  # parts of GPUs that it needs on each node
+    all_gpus: Kinds = ()  # on all nodes together, where it says no more: it may take more nodes for them
+
+    @property
+    def each(self) -> tuple[int, int, Kinds, Parts]:
+        """What it needs of each node: cores, memory, GPUs and parts of GPUs."""
+        return self.cpus, self.memory_mb, self.gpus, self.gpu_parts
 
     @property
     def whole(self) -> str:
@@ -101,7 +112,7 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class SlurmJobEnd:
     """How a job has ended. `code`: of its script; 0 also if that was killed."""
 
     state: str

@@ -22,23 +22,26 @@ from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Clock
 from bftrainer.schedulers.shared.cancelling import Cancelling
-from bftrainer.schedulers.shared.command import MOST_BYTES, Output
+from bftrainer.schedulers.shared.claims import ClaimPatience
+from bftrainer.schedulers.shared.command import MOST_BYTES, CommandOutput
 from bftrainer.schedulers.shared.context import Request
-from bftrainer.schedulers.shared.names import PREFIX
-from bftrainer.schedulers.shared.patience import Patience
+from bftrainer.schedulers.shared.instance import PREFIX
 from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.shared.users import as_user, own_name
-from bftrainer.schedulers.slurm import accounting, command, private, processes, text
-from bftrainer.schedulers.slurm import ours as slurm_ours
+from bftrainer.schedulers.slurm import command, dialect, shut, text
+from bftrainer.schedulers.slurm import own_jobs as slurm_ours
 from bftrainer.schedulers.slurm import pilot as slurm_pilot
 from bftrainer.schedulers.slurm import view as slurm_view
+from bftrainer.schedulers.slurm.check import accounting, private, processes
+from bftrainer.schedulers.slurm.check.partitions import of_config
 from bftrainer.schedulers.slurm.command import reason
-from bftrainer.schedulers.slurm.ending import Ending
-from bftrainer.schedulers.slurm.ours import Ours
-from bftrainer.schedulers.slurm.partitions import of_config
+from bftrainer.schedulers.slurm.dialect import Dialect
+from bftrainer.schedulers.slurm.ending import SlurmJobEnder
+from bftrainer.schedulers.slurm.own_jobs import SlurmOwnJobs
 from bftrainer.schedulers.slurm.pilot import SlurmPilotJob
-from bftrainer.schedulers.slurm.rows import JobRow
-from bftrainer.schedulers.slurm.view import View
+from bftrainer.schedulers.slurm.queue import requests
+from bftrainer.schedulers.slurm.rows import SlurmJobRow
+from bftrainer.schedulers.slurm.view import SlurmView
 
 log = logging.getLogger(__name__)
 Found = TypeVar("Found")
@@ -75,12 +78,12 @@ class SlurmScheduler:
     ) -> None:
         user = own_name()
         self._job, self._clock = job, clock
-        self._timeout_s, self._patience = command_timeout_s, Patience(claim_patience_s)
+        self._timeout_s, self._patience = command_timeout_s, ClaimPatience(claim_patience_s)
         self._most_bytes = most_bytes
         self._reader = ThreadPoolExecutor(1, "slurm-text")
         self._environ = command.environment(environ)  # also what pilots get, so nothing is added to it
         users = None if job.exec_prefix else frozenset({user})
-        self._ours = Ours(
+        self._ours = SlurmOwnJobs(
             job.instance,
             user,
             users,
@@ -91,20 +94,22 @@ class SlurmScheduler:
             parts=job.parts,
             gpus=job.gpus,
             preempting=not job.window,
-            here=names_of_here() if slurm_view.is_loopback(job.daemon) else frozenset(),
+            here=names_of_here() if shut.is_loopback(job.daemon) else frozenset(),
         )
-        self._ending = Ending(self._run, self._as)
+        self._ending = SlurmJobEnder(self._run, self._as)
         self._cancelling = Cancelling(
             lambda: self._jobs, self.pilots, lambda user, jobs: self._ending.end(user, jobs, self._running)
         )
         self._warned = False
+        self._cluster = ""  # ours by its name, where it is in a federation
         self._lax = ""  # how Slurm lets processes outlive their pilots
         self._learns: asyncio.Task[str] | None = None
         self._sees_all = False  # whether nothing was hidden from us when Slurm last answered anew
         self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
         self._running: set[str] = set()  # those jobs of them that run
         self._submitted: dict[str, tuple[Pilot, str]] = {}  # node -> the last pilot for it, and its job
-        self._view: View | None = None  # as of the last poll
+        self._view: SlurmView | None = None  # as of the last poll
+        self._dialect: Dialect | None = None  # of Slurm when it last answered anew
 
     async def poll(self) -> Snapshot:
         """The machine as scontrol and squeue show it now."""
@@ -118,6 +123,10 @@ class SlurmScheduler:
             raise SchedulerError(reason(shown, str(error))) from error
         # nodes first: a job that starts in between is seen twice, never not at all
         jobs, asked = await self._queue()
+        odd = ""
+        if any(node.gpus for node in machine.nodes.values()):
+            by_job, odd = await requests.ask(self._run, self._apart)
+            jobs = requests.completed(jobs, by_job)
         now, behind_s = self._clock.now(), self._clock.behind_s()  # Slurm tells times of the machine's clock
         known = self._patience.known(now, behind_s)
         try:
@@ -128,7 +137,7 @@ class SlurmScheduler:
             raise SchedulerError(str(error)) from error
         self._remember(view := view.shifted(-behind_s))
         self._sees_all = True
-        return replace(view.snapshot, asked_s=shown.took_s + asked.took_s, unseen=unseen(asked))
+        return replace(view.snapshot, asked_s=shown.took_s + asked.took_s, unseen=unseen(asked) or odd)
 
     async def pilots(self) -> tuple[Pilot, ...]:
         """Our pilots in the queue."""
@@ -157,7 +166,9 @@ class SlurmScheduler:
         number = done.out.strip().partition(";")[0]
         if not number.isdecimal():
             raise UnsureError(f"sbatch gave no job number: {done.out.strip()[:80]!r}")
-        self._jobs.setdefault(pilot, set()).add(number)
+        # a user may have put any job's number there: the queue tells that of its pilot by name
+        if not pilot.user:
+            self._jobs.setdefault(pilot, set()).add(number)
         self._submitted[pilot.node] = pilot, number
 
     def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> Request:
@@ -167,9 +178,9 @@ class SlurmScheduler:
         Raises:
             SchedulerError: there can be no such pilot.
         """
-        room = self._view.room(pilot.node) if self._view else slurm_pilot.Room()
-        words = slurm_pilot.command(self._job, pilot, limit_s, room)
-        return self._as(pilot.user, words), {}, self._job.script(pilot, secret=secret)
+        room = self._view.room(pilot.node) if self._view else slurm_pilot.PilotResources()
+        words = slurm_pilot.command(self._job, pilot, limit_s, room, self._cluster)
+        return self._as(pilot.user, words), {}, self._job.script(pilot, room.share, secret=secret)
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
         """Cancel pilots with scancel, each as its user.
@@ -220,16 +231,17 @@ class SlurmScheduler:
             hidden = private.hidden(done.out, os.geteuid())
         except TextError as error:
             raise SchedulerError(reason(done, str(error))) from error
+        self._dialect = dialect.of_version(dialect.version(done.out))
         self._ending.own = private.is_slurms_own(done.out, os.geteuid())
         if (lax := processes.outliving(of_config(done.out))) != self._lax:
             self._lax = lax
             log.warning("%s", lax or f"ProctrackType is {processes.CGROUP} now")
-        if not hidden:
-            if self._job.exec_prefix and not self._ending.own:  # no poll waits for slurmdbd
-                self._learns = asyncio.create_task(self._learn())
-            return
-        if unknown := await self._learn():
+        if hidden and (unknown := await self._learn()):
             raise SchedulerError(private.complaint(hidden, self._ours.user, unknown.strip()))
+        if not hidden and self._job.exec_prefix and not self._ending.own:  # no poll waits for slurmdbd
+            self._learns = asyncio.create_task(self._learn())
+        federation = await self._run(["scontrol", "show", "federation"], hopeless=HOPELESS)
+        self._cluster = private.federated(federation.out)
 
     async def _learn(self) -> str:
         """Ask whether our account is an operator: it may see and end all users' jobs then. Returns "" if it
@@ -244,26 +256,28 @@ class SlurmScheduler:
             return ""
         return asked.words if asked.err.strip() else " "
 
-    async def _queue(self) -> tuple[tuple[JobRow, ...], Output]:
+    async def _queue(self) -> tuple[tuple[SlurmJobRow, ...], CommandOutput]:
         """The jobs, and what squeue printed."""
-        mark = secrets.token_hex(8)
-        environ = {**self._environ, "SQUEUE_FORMAT": text.squeue_format(mark)}
+        if self._dialect is None:
+            await self._see_all()
+        mark, asked = secrets.token_hex(8), self._dialect or dialect.WORDS
+        environ = {**self._environ, **asked.request(mark)}
         words = ["squeue", "-h", "-a", f"--sort={text.ORDER}"]
         done = await command.run(words, environ, self._timeout_s, most_bytes=self._most_bytes)
         if done.code != 0 and not done.cut:
             raise SchedulerError(reason(done, "squeue failed"))
         try:
-            jobs, odd = await self._apart(lambda: text.jobs(done.raw, mark, PREFIX))
+            jobs, odd = await self._apart(lambda: text.jobs(done.raw, mark, PREFIX, asked))
         except TextError as error:
             raise SchedulerError(str(error)) from error
         for line in odd:
             log.debug("squeue: a job that cannot be read: %s", line)
         return jobs, done
 
-    def _remember(self, view: View) -> None:
+    def _remember(self, view: SlurmView) -> None:
         self._note(view.snapshot.pilots)
         self._view = view
-        if not self._warned and any(node.why == slurm_view.UNREACHED for node in view.snapshot.nodes):
+        if not self._warned and any(node.why == shut.UNREACHED for node in view.snapshot.nodes):
             self._warned = True
             log.warning("agents on the nodes cannot reach %s: set address (or listen)", self._job.daemon)
         self._patience.remember(view.found, view.snapshot.time)
@@ -274,8 +288,15 @@ class SlurmScheduler:
         for pilot in pilots:
             self._jobs[pilot].add(pilot.job)
 
-    async def _run(self, words: Sequence[str], stdin: str = "", hopeless: bytes = b"") -> Output:
-        done = await command.run(words, self._environ, self._timeout_s, stdin=stdin, hopeless=hopeless)
+    async def _run(
+        self,
+        words: Sequence[str],
+        stdin: str = "",
+        hopeless: bytes = b"",
+        **more: str,
+    ) -> CommandOutput:
+        environ = {**self._environ, **more}
+        done = await command.run(words, environ, self._timeout_s, stdin=stdin, hopeless=hopeless)
         if done.cut:
             raise SchedulerError(f"{words[0]} printed more than {len(done.raw) // 1_000_000} MB")
         return done
@@ -287,7 +308,7 @@ def names_of_here() -> frozenset[str]:
     return frozenset({name, name.partition(".")[0]})
 
 
-def unseen(queue: Output) -> str:
+def unseen(queue: CommandOutput) -> str:
     """What squeue printed beyond our bound, and what to do; "" if nothing."""
     if not queue.cut:
         return ""

@@ -1,8 +1,9 @@
 """Text of Slurm's commands in, frozen dataclasses out. Pure.
 
 Two commands show the whole machine: `scontrol -a -d -o`, told on its standard input what to show, and `squeue
--a` with the format below. Job names are the users' own and may hold anything, line breaks included: every
-line of `squeue` begins with a mark that nobody can guess or read, and the name comes last, cut off.
+-a` as its `Dialect` has it. Job names are the users' own and may hold anything, line breaks included: in
+every line of `squeue` a mark that nobody can guess or read comes before all that users write, and the name
+comes last, cut off.
 """
 
 from __future__ import annotations
@@ -14,33 +15,33 @@ from functools import lru_cache
 
 from bftrainer.model.text import shown
 from bftrainer.schedulers.shared.text import TextError
-from bftrainer.schedulers.slurm import gpus, values
-from bftrainer.schedulers.slurm.rows import End, JobRow, Machine, NodeRow, Partition, Reservation
+from bftrainer.schedulers.slurm import values
+from bftrainer.schedulers.slurm.dialect import COLUMNS, JOB_STATES, LETTERS, PREEMPTS, SEPARATOR, Dialect
+from bftrainer.schedulers.slurm.queue import gpus
+from bftrainer.schedulers.slurm.rows import (
+    NodeRow,
+    Partition,
+    Reservation,
+    SlurmJobEnd,
+    SlurmJobRow,
+    SlurmMachine,
+)
 
 SHOW = "show node\nshow reservation\nshow partition\n"
 """What `scontrol -a -d -o` is told on its standard input."""
 
-SEPARATOR = "\x1f"
-FIELDS = (*(f"%{letter}" for letter in "iPuTSelDYNnxfQvcmbChVOr"), "%64j")
+FIELDS = tuple(letter for letter, _ in COLUMNS)
 ORDER = "-t,-p"
 """Jobs that run first, then those that wait, by their priority: what is cut off a long list matters least."""
 MOST_OF_USER = 2000
 """So many pending jobs of one user are read, and all that Slurm plans: more than Slurm itself looks at."""
 
-SHARING = frozenset({"OK", "YES"})
-"""What squeue says of jobs that may be on a node with others."""
 PROMPT = "scontrol: "  # it is printed even if no terminal is there
 NO_RESERVATIONS = "No reservations in the system"
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def squeue_format(mark: str) -> str:
-    """What SQUEUE_FORMAT is to be: other users can read command lines, but no environment. `mark` begins
-    each line and must be new each time."""
-    return SEPARATOR.join((mark, *FIELDS))
-
-
-def machine(text: str) -> Machine:
+def machine(text: str) -> SlurmMachine:
     """What `scontrol -a -d -o` printed for `SHOW`.
 
     Raises:
@@ -68,11 +69,13 @@ def machine(text: str) -> Machine:
         raise TextError(f"scontrol showed no {' and no '.join(missing)}")
     for name in twice:  # a comment with a line break can look like a node
         nodes[name] = NodeRow(name, "LISTED_TWICE", frozenset(), (), (), "", (), 0, 0)
-    return Machine(nodes, partitions, tuple(reservations))
+    return SlurmMachine(nodes, partitions, tuple(reservations))
 
 
-def jobs(printed: bytes, mark: str, prefix: str = "") -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
-    """What `squeue -h -a` printed in `squeue_format(mark)`, in its order, and the lines that cannot be read.
+def jobs(
+    printed: bytes, mark: str, prefix: str = "", dialect: Dialect = LETTERS
+) -> tuple[tuple[SlurmJobRow, ...], tuple[str, ...]]:
+    """What `squeue -h -a` printed as the dialect asks for, in its order, and the lines that cannot be read.
 
     Lines without the mark are the rest of a job name. One line that cannot be read must not hide all others;
     the nodes of that job still show as allocated in `scontrol`. Of a user's many pending jobs the last ones
@@ -82,16 +85,17 @@ def jobs(printed: bytes, mark: str, prefix: str = "") -> tuple[tuple[JobRow, ...
         TextError: not one line can be read.
     """
     named = f"{SEPARATOR}{prefix}" if prefix else None
-    rows: list[JobRow] = []
+    rows: list[SlurmJobRow] = []
     odd: list[str] = []
     pending: Counter[str] = Counter()
-    for match in re.finditer(rb"(?m)^" + re.escape(f"{mark}{SEPARATOR}".encode()) + rb"(.*)$", printed):
-        line = match[1].decode(errors="replace")
+    marked = rf"(?m)^(?:([0-9_+%,.:\[\]-]*){SEPARATOR})?{re.escape(mark)}{SEPARATOR}(.*)$".encode()
+    for match in re.finditer(marked, printed):
+        line = SEPARATOR.join(part.decode(errors="replace") for part in match.groups() if part)
         user = line.split(SEPARATOR, 3)[2:3]
         if user and pending[user[0]] >= MOST_OF_USER and not _matters(line, named):
             continue
         try:
-            row = _job(line)
+            row = _job(line, dialect)
         except TextError as error:
             odd.append(str(error))
             continue
@@ -113,13 +117,15 @@ def _matters(line: str, named: str | None) -> bool:
     )
 
 
-def ends(text: str) -> dict[str, End]:
+def ends(text: str) -> dict[str, SlurmJobEnd]:
     """How jobs have ended, by number, from what `scontrol -a -o` printed when told to show them."""
     found = {}
     for line in _shown(text):
         if line.startswith("JobId="):
             code = values.count(_field(line, " ExitCode=").partition(":")[0])
-            found[line[6 : line.find(" ")]] = End(_field(line, " JobState="), code, _field(line, " Reason="))
+            found[line[6 : line.find(" ")]] = SlurmJobEnd(
+                _field(line, " JobState="), code, _field(line, " Reason=")
+            )
     return found
 
 
@@ -135,6 +141,8 @@ def _node(line: str) -> NodeRow:
     base, flags = _state(_field(line, " State="))
     gres = values.plain(_field(line, " Gres="))
     used = _field(line, " GresUsed=") or _field(line, " AllocTRES=")
+    gpu_parts = gpus.sizes(gres)
+    opened = gpus.opened(used, gpu_parts)
     return NodeRow(
         line[9 : line.find(" ")],
         base,
@@ -148,8 +156,10 @@ def _node(line: str) -> NodeRow:
         (_field(line, " NodeAddr="), _field(line, " NodeHostName=")),
         values.count(_field(line, " CPUAlloc=")),
         values.count(_field(line, " AllocMem=")),
-        gpus.kinds(used),
+        gpus.plus(gpus.kinds(used), *(((kind, 1),) for _, kind, _ in opened)),
         max(1, values.count(_field(line, " ThreadsPerCore="))),
+        gpu_parts,
+        opened,
     )
 
 
@@ -166,7 +176,7 @@ def _partition(line: str) -> Partition:
         _field(line, " State=") == "UP",
         _field(line, " Default=") == "YES",
         values.duration_s(_field(line, " MaxTime=")),
-        _field(line, " PreemptMode=") != "OFF",
+        not PREEMPTS.isdisjoint(_field(line, " PreemptMode=").split(",")),
     )
 
 
@@ -179,19 +189,19 @@ def _reservation(line: str) -> Reservation:
     return Reservation(name, start, end, values.expand(_field(line, " Nodes=")), "FLEX" in flags)
 
 
-def _job(line: str) -> JobRow:
+def _job(line: str, dialect: Dialect) -> SlurmJobRow:
     fields = line.split(SEPARATOR, len(FIELDS) - 1)
     if len(fields) != len(FIELDS):
         raise TextError(f"squeue: {len(fields)} fields instead of {len(FIELDS)}: {line[:160]!r}")
     identity, partitions, user, state, start, end, limit, count, planned, nodes = fields[:10]
     required, excluded, features, priority, reservation, cpus, memory, tres = fields[10:18]
     all_cpus, shares, submitted, contiguous, reason, name = fields[18:]
-    return JobRow(
+    return SlurmJobRow(
         identity.partition("_[")[0],
         values.tasks(identity),
         values.words(partitions),
         user,
-        state,
+        state if state in JOB_STATES or values.plain(nodes) else "PENDING",
         values.moment(start),
         values.moment(end),
         values.duration_s(limit),
@@ -207,11 +217,12 @@ def _job(line: str) -> JobRow:
         values.megabytes(memory),
         gpus.kinds(values.plain(tres)),
         values.count(all_cpus),
-        shares in SHARING,
+        dialect.shares.get(shares),
         shown(reason),
         name.rstrip(" "),
         values.moment(submitted),
         contiguous == "1",
+        gpus.parts(values.plain(tres)),
     )
 
 

@@ -144,11 +144,16 @@ def _pieces(word: str) -> list[list[str]]:
 
 
 def _numbers(text: str) -> Iterator[str]:
+    ranges: list[tuple[str, str]] = []
+    left = MAX_NODES  # counted before any is made
     for part in text.split(","):
         bounds = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
         if not bounds:
             raise TextError(f"{text[:80]!r} are no numbers of nodes")
         first, last = bounds[1], bounds[2] or bounds[1]
-        if int(last) - int(first) >= MAX_NODES:
-            raise TextError(f"{part!r} are more than {MAX_NODES} nodes")
+        left -= max(0, int(last) - int(first) + 1)
+        if left < 0:
+            raise TextError(f"{text[:80]!r} are more than {MAX_NODES} nodes")
+        ranges.append((first, last))
+    for first, last in ranges:
         yield from (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))

@@ -3,68 +3,71 @@ claims of main jobs. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
 from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Node, NodeState, Snapshot
-from bftrainer.schedulers.shared.patience import Known
+from bftrainer.schedulers.shared.claims import Claims, Known
 from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.shared.times import shifted
-from bftrainer.schedulers.shared.wanted import Claims
-from bftrainer.schedulers.slurm import claims, gpus, main_jobs
-from bftrainer.schedulers.slurm.course import Course
-from bftrainer.schedulers.slurm.left import Left, left_of
-from bftrainer.schedulers.slurm.ours import Ours, Queue
-from bftrainer.schedulers.slurm.ours import queue as of_queue
-from bftrainer.schedulers.slurm.parts import USED_UP, after_main_jobs, spare_parts, used_by_main_jobs
-from bftrainer.schedulers.slurm.pilot import SHORTEST_S, Room
-from bftrainer.schedulers.slurm.places import NO_GPUS, Here, places
-from bftrainer.schedulers.slurm.rooms import Rooms
-from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow
+from bftrainer.schedulers.slurm.dialect import NODE_FLAGS, NODE_STATES
+from bftrainer.schedulers.slurm.own_jobs import JobQueue, SlurmOwnJobs
+from bftrainer.schedulers.slurm.own_jobs import queue as of_queue
+from bftrainer.schedulers.slurm.pilot import SHORTEST_S, PilotResources
+from bftrainer.schedulers.slurm.queue import claims, gpus, main_jobs
+from bftrainer.schedulers.slurm.queue.parts import USED_UP, after_main_jobs, spare_parts, used_by_main_jobs
+from bftrainer.schedulers.slurm.queue.places import GpuPlaces, places
+from bftrainer.schedulers.slurm.queue.resources import Remaining, Rooms, left_of
+from bftrainer.schedulers.slurm.queue.state import QueueState
+from bftrainer.schedulers.slurm.rows import NodeRow, SlurmJobRow, SlurmMachine
+from bftrainer.schedulers.slurm.shut import Gate
 
 HARMLESS = frozenset({"CLOUD", "DYNAMIC_NORM"})
 """The only words in a node's state that do not mean hands off; those that come with a later Slurm do."""
-CLOUD = "CLOUD"
-KEPT_UP = "cloud: a pilot would keep it up; see slurm_cloud"
 PASSING = frozenset({"COMPLETING", "PLANNED"})
 """Words of nodes that main jobs can have soon."""
 USABLE = frozenset({"IDLE", "ALLOCATED", "MIXED"})
-UNREACHED = "agents there cannot reach the daemon at a loopback address: set address"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SlurmView:
     """One poll: the snapshot, and what the scheduler object needs to remember of it."""
 
     snapshot: Snapshot
     found: Claims  # what main jobs that should start now need
     pilot_partition_max_s: float | None
-    parts: Mapping[str, Left] = field(default_factory=dict)  # node -> what a pilot may have of it, if not all
+    parts: Mapping[str, Remaining] = field(
+        default_factory=dict
+    )  # node -> what a pilot may have of it, if not all
+    shares: Mapping[str, float] = field(default_factory=dict)  # node -> of its machine's cores, if not all
 
     def why(self, name: str) -> str:
         """Why a node is not ours; "" if it is, or is not seen."""
         return next((node.why for node in self.snapshot.nodes if node.name == name), "")
 
-    def room(self, name: str) -> Room:
+    def room(self, name: str) -> PilotResources:
         """What there is for a pilot on a node."""
         gres = next((node.gres for node in self.snapshot.nodes if node.name == name), "")
-        return Room(self.pilot_partition_max_s, gres, self.parts.get(name))
+        return PilotResources(
+            self.pilot_partition_max_s, gres, self.parts.get(name), self.shares.get(name, 1.0)
+        )
 
-    def shifted(self, seconds: float) -> View:
+    def shifted(self, seconds: float) -> SlurmView:
         """The same with all times later by so much."""
         return replace(self, snapshot=shifted(self.snapshot, seconds))
 
 
 def interpret(
-    machine: Machine,
-    jobs: Sequence[JobRow],
-    ours: Ours,
+    machine: SlurmMachine,
+    jobs: Sequence[SlurmJobRow],
+    ours: SlurmOwnJobs,
     *,
     now: float,
     known: Known | None = None,
-) -> View:
+) -> SlurmView:
     """The snapshot. `known`: what earlier polls say of main jobs.
 
     Raises:
@@ -104,18 +107,32 @@ def interpret(
         why |= {name: f"claimed by job {job}" for name, job in wanted.taken.items()}
         nodes = [_node(row, why.get(name, ""), until.get(name, inf)) for name, row in rows.items()]
         nodes = [replace(node, used=_used(rows[node.name], queue)) for node in nodes] if ours.parts else nodes
+    gate = Gate(machine, partition, ours)
     snapshot = Snapshot(
         time=now,
-        nodes=tuple(nodes),
+        nodes=tuple(gate.told(node, rows[node_of(node.name)]) for node in nodes),
         claims=wanted.claims,
         pilots=queue.pilots,
+        clearing=queue.clearing,
         main=main_jobs.shown(queue.main, wanted, now),
         waiting=main_jobs.waiting(queue.main),
     )
-    return View(snapshot, wanted, machine.partitions[partition].max_s, free)
+    return SlurmView(snapshot, wanted, machine.partitions[partition].max_s, free, _shares(rows, free))
 
 
-def _spare(machine: Machine, queue: Queue, ours: Ours) -> Mapping[str, Left]:
+def _shares(rows: Mapping[str, NodeRow], parts: Mapping[str, Remaining]) -> dict[str, float]:
+    """The share of its machine's cores that a pilot has where others of ours may be beside it: with a part of
+    a node, and where several nodes are one machine, as on a testbed."""
+    machine_of = {name: row.hosts[0] for name, row in rows.items() if any(row.hosts[:1])}
+    on = Counter(machine_of.values())
+    shares = {name: 1.0 / on[machine] for name, machine in machine_of.items() if on[machine] > 1}
+    for name, part in parts.items():
+        row = rows[node_of(name)]
+        shares[name] = part.cpus / max(1, row.cpus * row.threads) * shares.get(row.name, 1.0)
+    return shares
+
+
+def _spare(machine: SlurmMachine, queue: JobQueue, ours: SlurmOwnJobs) -> Mapping[str, Remaining]:
     """What pilots could take now of nodes that main jobs use in part; with single GPUs, of any nodes."""
     if ours.gpus:
         rows = (row for name, row in machine.nodes.items() if row.gpus and name not in queue.foreign)
@@ -129,11 +146,11 @@ def _spare(machine: Machine, queue: Queue, ours: Ours) -> Mapping[str, Left]:
 
 def _leaving(
     until: dict[str, float],
-    machine: Machine,
-    main: Sequence[JobRow],
+    machine: SlurmMachine,
+    main: Sequence[SlurmJobRow],
     held: Collection[str],
     wanted: Claims,
-    ours: Ours,
+    ours: SlurmOwnJobs,
     now: float,
 ) -> dict[str, float]:
     """When nodes are to be given back before main jobs begin. A job that is about to start gets nodes by its
@@ -150,20 +167,20 @@ def _leaving(
 
 def _by_gpu(
     rows: Mapping[str, NodeRow],
-    queue: Queue,
-    course: Course,
+    queue: JobQueue,
+    course: QueueState,
     why: Mapping[str, str],
     shut: Mapping[str, str],
     until: Mapping[str, float],
-) -> tuple[list[Node], dict[str, Left]]:
+) -> tuple[list[Node], dict[str, Remaining]]:
     """The GPUs of nodes as the nodes of the snapshot, and what the pilot of each has, or may have. No more
     than main jobs leave `why` not, and none beside those that we hold where the node is `shut`."""
     parts = queue.parts
     waiting = {pilot.node: queue.rows[pilot.job] for pilot in queue.pilots if pilot.pending}
     nodes: list[Node] = []
-    free: dict[str, Left] = {}
+    free: dict[str, Remaining] = {}
     for name, row in rows.items():
-        here = Here(
+        here = GpuPlaces(
             free=course.free(name),
             held=parts.get(name, {}),
             waiting=waiting,
@@ -182,29 +199,24 @@ def _by_gpu(
     return nodes, free
 
 
-def _used(row: NodeRow, queue: Queue) -> float:
+def _used(row: NodeRow, queue: JobQueue) -> float:
     """The share of a node that main jobs use, where our pilots may have others."""
     if row.name in queue.held and row.name not in queue.parts:
         return 0.0
     return used_by_main_jobs(row, queue.parts.get(row.name, {}).values())
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host, or a host:port, is a loopback address: on every machine it means that machine."""
-    return host.startswith("127.") or host.partition(":")[0] == "localhost"
-
-
-def pilot_partition(machine: Machine, ours: Ours) -> str:
+def pilot_partition(machine: SlurmMachine, ours: SlurmOwnJobs) -> str:
     """The partition that pilots go to: the one of the settings, or the default one."""
     default = (name for name, partition in machine.partitions.items() if partition.default)
     return ours.partition or next(default, "")
 
 
 def _why_not(
-    machine: Machine,
-    queue: Queue,
+    machine: SlurmMachine,
+    queue: JobQueue,
     partition: str,
-    ours: Ours,
+    ours: SlurmOwnJobs,
     later: Collection[str],
     parts: Collection[str],
     rows: Mapping[str, NodeRow],
@@ -214,27 +226,14 @@ def _why_not(
     for a pilot before. Main jobs may be on those of `parts`, of which pilots have a part, or could."""
     coming = {node_of(pilot.node) for pilot in queue.pilots if pilot.pending}
     planned = set[str]().union(*{job.planned for job in queue.main if job.state == "PENDING"})
-    known = machine.partitions[partition]
-    above = {name for name, other in machine.partitions.items() if other.tier > known.tier}
-    shut = "" if known.up else f"partition {partition} is not up"
+    gate = Gate(machine, partition, ours)
     why: dict[str, str] = {}
     for name, row in rows.items():
         hole = name in later if name in planned else name in coming
         reason = unfit(row, held=name in held, hole=hole, part=name in parts, gpus=ours.gpus)
-        if not reason and not ours.cloud and CLOUD in row.flags:
-            reason = KEPT_UP
         if not reason and name in queue.running and name not in parts:  # it started between the two commands
             reason = f"job {queue.running[name]}"
-        if not reason and ours.gpus and not row.gpus:
-            reason = NO_GPUS
-        if not reason and partition not in row.partitions:
-            reason = f"not in partition {partition}"
-        if not reason and name not in held:
-            reason = shut
-            if ours.here and not any(is_loopback(host) or host in ours.here for host in row.hosts):
-                reason = UNREACHED
-            if ours.preempted and (not known.preempted or above.isdisjoint(row.partitions)):
-                reason = f"nothing preempts jobs of partition {partition}"
+        reason = reason or gate.shut(row, held=name in held)
         if reason:
             why[name] = reason
     return why
@@ -254,14 +253,17 @@ def unfit(
 
 
 def _rooms(
-    machine: Machine,
+    machine: SlurmMachine,
     why: Mapping[str, str],
     held: Mapping[str, float | None],
-    queue: Queue,
+    queue: JobQueue,
     spare: Collection[str],
 ) -> Rooms:
     """Where a main job could start. A node that is in use by no job of the queue is being cleared."""
     free, coming, shared = [], [], []
+    doubted = {
+        name for name, row in machine.nodes.items() if row.flags - NODE_FLAGS or row.base not in NODE_STATES
+    }
     for name, row in machine.nodes.items():
         if name in held or row.flags - HARMLESS - PASSING:
             continue
@@ -286,7 +288,7 @@ def _rooms(
         ends={name: end for name, end in held.items() if end is not None},
         flexible=frozenset(reservation.name for reservation in machine.reservations if reservation.flex),
         taken=frozenset(queue.running).difference(shared, queue.foreign),
-        foreign=queue.foreign & machine.nodes.keys(),
+        foreign=(queue.foreign & machine.nodes.keys()) | (doubted - queue.running.keys()),
         parts={name: own for name, own in queue.parts.items() if name in usable},
         spare=frozenset(spare),
         clearing=frozenset(name for name in coming if not _idle(machine.nodes[name])),
@@ -297,7 +299,7 @@ def _idle(row: NodeRow) -> bool:
     return row.base == "IDLE" and "COMPLETING" not in row.flags
 
 
-def _until(machine: Machine, main: Collection[JobRow], now: float) -> dict[str, float]:
+def _until(machine: SlurmMachine, main: Collection[SlurmJobRow], now: float) -> dict[str, float]:
     """When a node is expected to be taken: the first planned start or reservation that is to come."""
     starts: dict[tuple[str, ...], float] = {}
     for job in main:

@@ -1,25 +1,30 @@
-"""What is left of a study that runs, how long that takes on the nodes of now, and what its deadline needs."""
+"""The rest of a study that runs: how long it takes on the present nodes, and what its deadline needs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from bftrainer.model.text import clock
 from bftrainer.search.brackets import brackets
 from bftrainer.search.plan import of_study
-from bftrainer.search.plan.exact import exact
-from bftrainer.search.plan.experiment import Experiment, Stage
-from bftrainer.search.plan.profile import Profile
-from bftrainer.search.plan.simulate import Simulator
-from bftrainer.search.plan.step import of_nodes
-from bftrainer.search.plan.table import tabulate
+from bftrainer.search.plan.model.experiment import MOST_STAGES, Experiment, Stage
+from bftrainer.search.plan.model.profile import ExperimentProfile, Floats
+from bftrainer.search.plan.model.simulate import Simulator
+from bftrainer.search.plan.pools.execution import BracketRun, Execution, Supply
 from bftrainer.search.study import StudySpec
 from bftrainer.search.trial import Study, TrialStatus
 
+FINE = 512
+"""So many trials of a stage are looked at one by one."""
+SIZES = 24
+"""So many numbers of nodes are tried at a time for a deadline."""
+
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TrialProgress:
     """How far a trial is: how many rungs it has ended, its samples, whether it goes on or failed."""
 
     number: int
@@ -30,51 +35,76 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class RemainingStudy:
+    """What is left of a study: the stages of all brackets, and which of them follow each other."""
+
+    experiment: Experiment
+    brackets: tuple[BracketRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Ahead:
-    """What is left of a study.
+    """How a study goes on.
 
     Attributes:
-        experiment: Its stages; brackets follow each other.
+        experiment: Its stages.
         seconds: From when the study has `on` nodes; None if it cannot be done with them.
-        nodes: That each stage needs to meet the deadline by as few node-hours as possible; None if there is
-            no deadline, or it cannot be met.
+        nodes: The fewest with which it meets the deadline; None if there is no deadline, or none do.
         on: The nodes of now; where no trial fits on them, those of before, or else as many as a trial needs.
         waits: Whether the study has to wait for them.
     """
 
     experiment: Experiment
     seconds: float | None
-    nodes: tuple[int, ...] | None
+    nodes: int | None
     on: int = 0
     waits: bool = False
 
 
-def left(study: StudySpec, trials: Sequence[Progress]) -> Experiment | None:
-    """The stages that are left of a study, with the mean of the samples that their trials still have to do.
+def left(study: StudySpec, trials: Sequence[TrialProgress]) -> RemainingStudy | None:
+    """What is left of a study, trial by trial. Trials that have not begun are left, too. None if nothing is,
+    or more stages than can be planned.
 
-    Trials that have not begun are left, too. None if nothing is.
+    A trial that trains goes on at once, at whatever rung it is: those of ASHA need not wait for the others.
     """
-    stages = []
+    stages: list[Stage] = []
+    found = []
     for bracket in brackets(study):
         own = [t for t in trials if bracket.first <= t.number < bracket.first + bracket.trials]
+        begun: list[float] = []
+        lowest = 0
+        rest: list[Stage] = []
         for rung, (begin, end) in enumerate(zip((0, *bracket.budgets), bracket.budgets, strict=False)):
             gone = sum(t.ended > rung or (t.failed and t.ended == rung) for t in own)
             missing = bracket.size(rung) - gone
             here = (t.samples for t in own if t.unfinished and t.ended == rung)
-            begun = [end - samples for samples in here if begin < samples < end][: max(0, missing)]
-            work = sum(begun) + (missing - len(begun)) * (end - begin)
-            if missing > 0:
-                stages.append(Stage(missing, work / missing))
-    return Experiment(study.name, tuple(stages)) if stages else None
+            train = [float(end - samples) for samples in here if begin < samples < end][: max(0, missing)]
+            begun += train
+            if rest and missing > len(train):
+                rest.append(Stage(missing - len(train), end - begin))
+            elif not rest and missing > 0:
+                rest.append(Stage(missing, end - begin))
+                lowest = missing - len(train)  # trials of the first stage that have not begun
+        if rest:
+            begun = begun[:FINE]
+            rest[0] = replace(rest[0], trials=lowest + len(begun))
+        if rest:
+            places = tuple(range(len(stages), len(stages) + len(rest)))
+            found.append(BracketRun(places, tuple(begun)))
+            stages += rest
+    if not 0 < len(stages) <= MOST_STAGES:
+        return None
+    return RemainingStudy(Experiment(study.name, tuple(stages)), tuple(found))
 
 
-def progress(study: Study) -> list[Progress]:
-    """How far the trials of a study are."""
+def progress(study: Study, samples: Mapping[int, int] | None = None) -> list[TrialProgress]:
+    """How far the trials of a study are, and by `samples`, where that says more of one."""
+    known = samples or {}
     return [
-        Progress(
+        TrialProgress(
             number=t.number,
             ended=len(t.results),
-            samples=t.samples,
+            samples=max(t.samples, known.get(t.number, 0)),
             unfinished=not t.status.final,
             failed=t.status is TrialStatus.FAILED,
         )
@@ -84,7 +114,7 @@ def progress(study: Study) -> list[Progress]:
 
 def ahead(
     study: StudySpec,
-    trials: Sequence[Progress],
+    trials: Sequence[TrialProgress],
     nodes: int,
     deadline_s: float | None,
     *,
@@ -95,27 +125,50 @@ def ahead(
     """How a study goes on with `nodes`, and what a deadline in so many seconds needs of at most `most` nodes.
 
     `before`: so many nodes it had when it last had some. `learnt`: for what the study's trainer does
-    not say. None if nothing is left, or it is not known how fast a trial is.
+    not say. None if nothing is left, it is not known how fast a trial is, or a trial needs more than
+    `most` nodes.
     """
     profile = replace(of_study.profile(study, learnt), nodes=most)
-    experiment = left(study, trials)
-    if experiment is None or not profile.curve:
+    rest = left(study, trials)
+    if rest is None or not profile.curve or not profile.rising():
         return None
-    simulator = Simulator(experiment, profile, samples=1, held=min(nodes, most))
+    coarse = Experiment(study.name, tuple(_coarse(stage, profile) for stage in rest.experiment.stages))
+    run = Execution(Simulator(coarse, profile, samples=1), rest.brackets, Supply.none())
+    spans = [(count, _seconds(run, [count])[0]) for count in (nodes, before, profile.least)]
+    on, seconds = next((span for span in spans if np.isfinite(span[1])), spans[-1])
     needed = None
     if deadline_s is not None and deadline_s > 0:
-        plan = exact(simulator, tabulate(simulator), deadline_s).plan
-        needed = tuple(step.nodes for step in plan.steps) if plan else None
-    spans = [(count, _seconds(simulator, profile, count)) for count in (nodes, before, profile.least)]
-    on, seconds = next((span for span in spans if span[1] is not None), spans[-1])
-    return Ahead(experiment, seconds, needed, on, waits=spans[0][1] is None)
+        needed = _fewest(run, deadline_s, profile.least, most)
+    known = float(seconds) if np.isfinite(seconds) else None
+    return Ahead(rest.experiment, known, needed, on, waits=not np.isfinite(spans[0][1]))
 
 
-def _seconds(simulator: Simulator, profile: Profile, nodes: int) -> float | None:
-    steps = [of_nodes(stage, nodes, profile) if nodes else None for stage in simulator.experiment.stages]
-    if not all(steps):
-        return None
-    return sum(simulator.means(k, step)[0] for k, step in enumerate(steps) if step)
+def _coarse(stage: Stage, profile: ExperimentProfile) -> Stage:
+    """The stage with at most `FINE` trials: each of them stands for several that follow each other."""
+    if stage.trials <= FINE:
+        return stage
+    each = stage.trials / FINE
+    starts = (each - 1) * profile.start.mean / profile.iteration_s(profile.least)
+    return Stage(FINE, each * stage.iterations + starts)
+
+
+def _seconds(run: Execution, nodes: Sequence[int]) -> Floats:
+    """Until all is done, on so many nodes that stay, or so many."""
+    found: Floats = run.run(np.zeros(len(nodes)), np.tile(np.array(nodes), (run.phases, 1)))[-1]
+    return found
+
+
+def _fewest(run: Execution, deadline_s: float, least: int, most: int) -> int | None:
+    """The fewest nodes found with which all is done in time."""
+    low, high, found = least - 1, most, None
+    while high > low:  # so many nodes are too few, and no more than so many are needed
+        tried = sorted({low + round((high - low) * (i + 1) / SIZES) for i in range(SIZES)} - {low})
+        enough = [n for n, s in zip(tried, _seconds(run, tried), strict=True) if s <= deadline_s]
+        if not enough:
+            break
+        found, low = enough[0], max((n for n in tried if n < enough[0]), default=low)
+        high = found if found - low > 1 else low
+    return found
 
 
 def in_words(found: Ahead, until: float | None, unit: str = "node") -> str:
@@ -141,7 +194,7 @@ def _deadline(found: Ahead, until: float, unit: str) -> str:
     spare = None if found.seconds is None else until - found.seconds
     if spare is not None and spare >= 0:
         return f": on time if it has them within {clock(spare)}" if found.waits else ": on time"
-    needed = f"{', '.join(map(str, found.nodes or ()))} {unit}s by stage"
+    needed = f"{found.nodes} {unit if found.nodes == 1 else f'{unit}s'}"
     return f": on time only with {needed}" if found.waits else f": too late; on time with {needed}"
 
 

@@ -1,31 +1,49 @@
-"""What plans are compared with: a cluster of fixed size, and a fixed number of workers for each trial."""
+"""Baselines of plans: a cluster of fixed size, and a fixed number of workers for each trial."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bftrainer.search.plan.placement import nodes_needed
-from bftrainer.search.plan.simulate import Estimate, Simulator
-from bftrainer.search.plan.step import Step, of_nodes, of_workers
+from bftrainer.search.plan.model.placement import nodes_needed
+from bftrainer.search.plan.model.simulate import PlanEstimate, Simulator
+from bftrainer.search.plan.model.step import PlanStep, of_nodes, of_workers
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """A step for each stage, with what they take and cost, and how they were found."""
+class StagePlan:
+    """A step for each stage, with what they take and cost, and how they were found.
+
+    `held`: without steps, so many nodes from begin to end.
+    """
 
     method: str
-    steps: tuple[Step, ...]
-    estimate: Estimate
+    steps: tuple[PlanStep, ...]
+    estimate: PlanEstimate
+    held: int = 0
+
+    @property
+    def nodes(self) -> int:
+        """The most that are held at a time."""
+        return max((step.nodes for step in self.steps), default=self.held)
+
+    @property
+    def at_a_time(self) -> int:
+        """The most trials that run at a time, by the steps."""
+        return max((step.parallel for step in self.steps), default=0)
 
 
-def cheapest(plans: Iterable[Plan], deadline_s: float) -> Plan | None:
+def worth(plan: StagePlan) -> tuple[float, float]:
+    """A key that sorts plans: the cheapest first, and of those that cost the same the fastest."""
+    return float(f"{plan.estimate.total:.9g}"), plan.estimate.jct_s
+
+
+def cheapest(plans: Iterable[StagePlan], deadline_s: float) -> StagePlan | None:
     """The cheapest plan that is done by the deadline on average; None if none is."""
-    on_time = (plan for plan in plans if plan.estimate.jct_s <= deadline_s)
-    return min(on_time, key=lambda plan: (plan.estimate.total, plan.estimate.jct_s), default=None)
+    return min((plan for plan in plans if plan.estimate.jct_s <= deadline_s), key=worth, default=None)
 
 
-def fixed_sizes(simulator: Simulator) -> list[Plan]:
+def fixed_sizes(simulator: Simulator) -> list[StagePlan]:
     """The same number of nodes in every stage: a plan for each size on which the trials can run."""
     plans = []
     for nodes in range(1, simulator.profile.nodes + 1):
@@ -35,7 +53,7 @@ def fixed_sizes(simulator: Simulator) -> list[Plan]:
     return plans
 
 
-def fixed_trials(simulator: Simulator) -> list[Plan]:
+def fixed_trials(simulator: Simulator) -> list[StagePlan]:
     """The same number of workers for every trial in every stage, all trials at a time ("naive elastic")."""
     profile, plans = simulator.profile, []
     stages = simulator.experiment.stages
@@ -48,5 +66,5 @@ def fixed_trials(simulator: Simulator) -> list[Plan]:
     return plans
 
 
-def _plan(method: str, steps: Sequence[Step], simulator: Simulator) -> Plan:
-    return Plan(method, tuple(steps), simulator.estimate(steps))
+def _plan(method: str, steps: Sequence[PlanStep], simulator: Simulator) -> StagePlan:
+    return StagePlan(method, tuple(steps), simulator.estimate(steps))

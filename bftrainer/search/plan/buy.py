@@ -1,12 +1,12 @@
-"""How many ordinary nodes to have beside the pool's, by stage, to meet the deadline often enough."""
+"""The number of ordinary nodes to buy beside the pool's, by phase, to meet the deadline often enough."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bftrainer.search.plan.pool import Forecast, Pool
-from bftrainer.search.plan.step import allocations
+from bftrainer.search.plan.model.step import allocations
+from bftrainer.search.plan.pools.pool import Forecast, Pool
 
 MOST_MOVES = 400
 """So often the purchase is made better at most."""
@@ -16,11 +16,11 @@ SIZES = 40
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """Ordinary nodes by stage.
+    """Ordinary nodes by phase: by stage, or for all brackets that go on at once.
 
     Attributes:
         forecast: How the search goes with them.
-        node_hours: Of each stage, on average.
+        node_hours: Of each phase, on average.
         reached: Whether the chance that was wanted is reached. If not, this is what the most nodes give.
     """
 
@@ -40,7 +40,7 @@ def buy(pool: Pool, level: float) -> Purchase:
     From the least number that does it if all stages have the same, and from the most for single stages: the
     number in one stage is lowered, or lowered while that in another one is raised, as long as that saves.
     """
-    sizes = [_sizes(pool, k) for k in range(len(pool.simulator.experiment.stages))]
+    sizes = [_sizes(pool, k) for k in range(pool.phases)]
     most = [len(own) - 1 for own in sizes]
     best = _purchase(pool, sizes, most, level)
     if not best.reached:
@@ -53,9 +53,10 @@ def buy(pool: Pool, level: float) -> Purchase:
 
 
 def _sizes(pool: Pool, k: int) -> list[int]:
-    """Numbers of nodes to try in a stage: none, and those of its allocations, ever farther apart."""
-    stage, profile = pool.simulator.experiment.stages[k], pool.simulator.profile
-    found = sorted({0, *(step.nodes for step in allocations(stage, profile))})
+    """Numbers of nodes to try in a phase: none, and those of its allocations, ever farther apart."""
+    stages, profile = pool.simulator.experiment.stages, pool.simulator.profile
+    own = stages[k : k + 1] if pool.phases > 1 else stages
+    found = sorted({0, *(step.nodes for stage in own for step in allocations(stage, profile))})
     if len(found) <= SIZES:
         return found
     chosen = {round((len(found) - 1) ** (i / (SIZES - 1))) for i in range(SIZES)}

@@ -1,4 +1,4 @@
-"""What a plan takes from a study: its stages, and its trainer's speed, sizes and costs."""
+"""A study as input of a plan: its stages, and its trainer's speed, sizes and costs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from bftrainer.model.trainer import Points
 from bftrainer.search.brackets import brackets
-from bftrainer.search.plan.experiment import Experiment, Stage
-from bftrainer.search.plan.profile import Latency, Profile
+from bftrainer.search.plan.model.experiment import Experiment, Stage
+from bftrainer.search.plan.model.profile import ExperimentProfile, Latency
 from bftrainer.search.study import StudySpec
 
 
@@ -43,13 +43,13 @@ class Learnt:
     start_s: float | None = None
 
 
-def profile(study: StudySpec, learnt: Learnt | None = None) -> Profile:
+def profile(study: StudySpec, learnt: Learnt | None = None) -> ExperimentProfile:
     """What the study's trainer says of a profile, and what was learnt where it says nothing. The curve is
     empty if neither has one."""
     learnt = learnt or Learnt()
     trainer = study.trainer
     up = trainer.costs.up if trainer.costs else None
-    return Profile(
+    return ExperimentProfile(
         curve=trainer.curve or learnt.curve,
         least=trainer.n_min,
         most=trainer.n_max,

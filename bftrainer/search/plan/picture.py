@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from bftrainer.errors import BftrainerError
-from bftrainer.search.plan.baselines import Plan
-from bftrainer.search.plan.profile import Floats
+from bftrainer.search.plan.baselines import StagePlan
+from bftrainer.search.plan.model.profile import Floats
 
 COLOURS = ("#1f6f8b", "#3b9ab2", "#78b7c5", "#e1af00", "#d1603d")
 
 
-def draw(plans: Sequence[tuple[str, Plan, Plan | None]], deadline_s: float, path: Path) -> None:
+def draw(plans: Sequence[tuple[str, StagePlan, StagePlan | None]], deadline_s: float, path: Path) -> None:
     """Draw plans, each with its name and the fixed size to compare with, into `path` (.png, .svg, .pdf).
 
     Raises:
@@ -70,10 +70,13 @@ def _save(figure: Any, path: Path) -> None:
         plt.close(figure)
 
 
-def _draw(axes: Any, name: str, plan: Plan, fixed: Plan | None, deadline_s: float) -> None:
+def _draw(axes: Any, name: str, plan: StagePlan, fixed: StagePlan | None, deadline_s: float) -> None:
     unit, per = ("hours", 3600.0) if deadline_s > 3 * 3600 else ("minutes", 60.0)
     at = 0.0
-    for k, (step, seconds) in enumerate(zip(plan.steps, plan.estimate.seconds.mean(axis=1), strict=True)):
+    if not plan.steps:
+        hours = plan.estimate.jct_s / per
+        axes.bar(0, plan.held, width=hours, align="edge", color=COLOURS[0], label="shared trial by trial")
+    for k, (step, seconds) in enumerate(zip(plan.steps, plan.estimate.seconds.mean(axis=1), strict=False)):
         axes.bar(
             at / per,
             step.nodes,

@@ -1,21 +1,29 @@
-"""The plan for an experiment under a deadline, beside what other methods find, and the fastest plan."""
+"""The plan for an experiment under a deadline, beside what other methods find, and the fastest plan.
+
+"By the deadline" is about the mean of the draws that plans are made with; with a chance, about that share of
+fresh draws, as plans are chosen to fit the ones that they were made with.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from bftrainer.search.plan.baselines import Plan, cheapest, fixed_sizes, fixed_trials
-from bftrainer.search.plan.exact import TOLERANCE, exact, fastest
-from bftrainer.search.plan.greedy import greedy
-from bftrainer.search.plan.simulate import Simulator
-from bftrainer.search.plan.table import tabulate
+from bftrainer.search.plan.baselines import StagePlan, cheapest, fixed_sizes, fixed_trials, worth
+from bftrainer.search.plan.methods.exact import TOLERANCE, Exact, exact, fastest
+from bftrainer.search.plan.methods.greedy import greedy, repaired
+from bftrainer.search.plan.model.simulate import PlanEstimate, Simulator
+from bftrainer.search.plan.model.table import Table, tabulate
 
-LATER = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0)
-"""Deadlines that are shown if nothing meets the one that was asked for, in times of the fastest plan."""
+METHODS = ("exact", "greedy", "greedy-repaired", "static", "naive elastic")
+FRESH = 1000
+"""So many fresh draws say how often a plan is on time."""
+TIGHTENINGS = 10
+"""So many earlier deadlines are tried for a chance: each halves what is left between two of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DeadlineAnswer:
     """What can be done by a deadline.
 
     Attributes:
@@ -23,56 +31,106 @@ class Answer:
         chosen: The cheapest plan on time; None if no plan is.
         fastest: The plan that ends first, whatever it costs.
         others: Method -> its cheapest plan on time; None if it has none.
-        bound: No plan on time costs less on average, see `tabulate`; None if none is on time.
+        bound: No plan of the tables that is on time on average costs less; None if none is on time.
+        proven: Whether the exact plan is known to be the cheapest of the tables.
+        fresh: Method -> its plan on draws that it was not made with.
     """
 
     deadline_s: float
-    chosen: Plan | None
-    fastest: Plan
-    others: dict[str, Plan | None]
+    chosen: StagePlan | None
+    fastest: StagePlan
+    others: dict[str, StagePlan | None]
     bound: float | None
+    proven: bool
+    fresh: Callable[[StagePlan], PlanEstimate]
 
 
-@dataclass(frozen=True, slots=True)
-class Later:
-    """A later deadline, what the cheapest plan for it costs, and the most nodes that it holds."""
-
-    deadline_s: float
-    cost: float
-    nodes: int
-
-
-def plan(simulator: Simulator, deadline_s: float) -> Answer:
+def plan(simulator: Simulator, deadline_s: float, chance: float | None = None) -> DeadlineAnswer:
     """Plan an experiment: exactly, greedily and by the baselines; the cheapest is chosen.
 
-    The exact planner is fast; the others are there to compare with.
+    The exact planner is fast; the others are there to compare with. `chance`: in at least this share of fresh
+    draws all is to be done by the deadline.
     """
-    table = tabulate(simulator)
-    fixed = fixed_sizes(simulator)
-    static = cheapest(fixed, deadline_s)
-    others: dict[str, Plan | None] = {
+    costs, naive = Costs(simulator), fixed_trials(simulator)
+    table, fixed = costs.table, costs.fixed
+    fresh = simulator.anew(FRESH)
+
+    def on_time(found: StagePlan | None) -> bool:
+        if found is None:
+            return False
+        if chance is None:
+            return found.estimate.jct_s <= deadline_s * (1 + TOLERANCE)
+        return fresh.estimate(found.steps).chance(deadline_s) >= chance
+
+    def best(plans: list[StagePlan | None]) -> StagePlan | None:
+        return min(
+            (found for found in plans if found is not None and on_time(found)), key=worth, default=None
+        )
+
+    proof = exact(simulator, table, deadline_s)
+    until = deadline_s
+    if chance is not None and not on_time(proof.plan):
+        proof, until = _tightened(simulator, table, deadline_s, on_time, proof)
+    static = best([*fixed])
+    others = {
+        "exact": best([proof.plan]),
+        "greedy": best([greedy(simulator, until, static)]),
+        "greedy-repaired": best([repaired(simulator, table, until, static)]),
         "static": static,
-        "naive elastic": cheapest(fixed_trials(simulator), deadline_s),
-        "greedy": greedy(simulator, table, deadline_s, static),
+        "naive elastic": best([*naive]),
     }
-    known = [found for found in others.values() if found]
-    best = exact(simulator, table, deadline_s, min((found.estimate.total for found in known), default=None))
-    others = {"exact": best.plan, **others}
-    chosen = cheapest(
-        [found for found in others.values() if found], deadline_s
-    )  # of equal ones the exact plan
-    soonest = min([fastest(simulator, table), *fixed], key=lambda found: found.estimate.jct_s)
-    return Answer(deadline_s, chosen, soonest, others, best.bound)
+    proven = proof.proven and proof.plan is not None and until == deadline_s
+    chosen = best([*others.values()])  # of equal ones the exact plan
+    return DeadlineAnswer(
+        deadline_s,
+        chosen,
+        costs.fastest(),
+        others,
+        proof.bound,
+        proven,
+        lambda own: fresh.estimate(own.steps),
+    )
 
 
-def later(simulator: Simulator, answer: Answer) -> list[Later]:
-    """What deadlines that can be met would cost, from the earliest one on."""
-    table, fixed = tabulate(simulator), fixed_sizes(simulator)
-    found = []
-    for times in LATER:
-        deadline_s = answer.fastest.estimate.jct_s * times
-        elastic = exact(simulator, table, deadline_s).plan
-        plan = cheapest([*fixed, *([elastic] if elastic else [])], deadline_s * (1 + TOLERANCE))
-        if plan is not None:
-            found.append(Later(deadline_s, plan.estimate.total, max(step.nodes for step in plan.steps)))
-    return found
+def _tightened(
+    simulator: Simulator,
+    table: Table,
+    deadline_s: float,
+    on_time: Callable[[StagePlan | None], bool],
+    first: Exact,
+) -> tuple[Exact, float]:
+    """The exact plan for an earlier deadline that is on time often enough, and that deadline."""
+    low = fastest(simulator, table).estimate.jct_s
+    found, high = exact(simulator, table, low), deadline_s
+    if not on_time(found.plan):
+        return Exact(None, proven=False, bound=first.bound), deadline_s
+    for _ in range(TIGHTENINGS):
+        middle = (low + high) / 2
+        tried = exact(simulator, table, middle)
+        if on_time(tried.plan):
+            found, low = tried, middle
+        else:
+            high = middle
+    return Exact(found.plan, proven=False, bound=first.bound), low
+
+
+class Costs:
+    """What an experiment costs by any deadline: the cheapest of the exact plan and the fixed sizes.
+
+    Attributes:
+        table: What its stages cost.
+        fixed: The plans with one size for all stages.
+    """
+
+    def __init__(self, simulator: Simulator) -> None:
+        self._simulator, self.table, self.fixed = simulator, tabulate(simulator), fixed_sizes(simulator)
+
+    def fastest(self) -> StagePlan:
+        """The plan that ends first."""
+        found = [fastest(self._simulator, self.table), *self.fixed]
+        return min(found, key=lambda own: own.estimate.jct_s)
+
+    def cheapest(self, deadline_s: float) -> StagePlan | None:
+        """The cheapest plan that is on time on average."""
+        elastic = exact(self._simulator, self.table, deadline_s).plan
+        return cheapest([*self.fixed, *([elastic] if elastic else [])], deadline_s * (1 + TOLERANCE))

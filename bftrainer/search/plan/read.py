@@ -10,10 +10,16 @@ from pydantic import BaseModel, ValidationError
 
 from bftrainer.files import read_text
 from bftrainer.model.text import shown
-from bftrainer.search.parse import NEEDS, parse
+from bftrainer.search.files.parse import NEEDS, parse
 from bftrainer.search.plan import of_study
-from bftrainer.search.plan.experiment import Experiment, ExperimentError, Stage, hyperband, successive_halving
-from bftrainer.search.plan.profile import Profile
+from bftrainer.search.plan.model.experiment import (
+    Experiment,
+    ExperimentError,
+    Stage,
+    hyperband,
+    successive_halving,
+)
+from bftrainer.search.plan.model.profile import ExperimentProfile
 from bftrainer.search.plan.schema import ProfileKeys, StagesFile
 from bftrainer.spec.located_yaml import QUOTED, SPEC, Document, SpecError, compose
 
@@ -30,7 +36,7 @@ class Search:
     """What is to be planned: the experiments, and the study that they are of, if it is one."""
 
     experiments: tuple[Experiment, ...]
-    profile: Profile
+    profile: ExperimentProfile
     deadline_s: float | None
 
 
@@ -104,7 +110,7 @@ def _keys(found: Document, model: type[M]) -> M:
 def _line(
     found: Document, place: tuple[int | str, ...], kind: str, message: str, value: Any, model: type[BaseModel]
 ) -> str:
-    name = ".".join(str(part) for part in place if not str(part).endswith("Keys") and part != "float")
+    name = ".".join(str(part) for part in place if "Keys" not in str(part) and part != "float")
     at = f"{found.name}:{found.line(place)}: "
     if kind == "extra_forbidden":
         valid = f"; valid keys: {', '.join(model.model_fields)}" if len(place) == 1 else ""

@@ -1,4 +1,4 @@
-"""What keys a profile has in YAML, and the keys of a file with stages only; their types and bounds."""
+"""The keys of a profile in YAML, and of a file with stages only; their types and bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from bftrainer.model.sizes import EVERY_SIZE
 from bftrainer.performance import curve
-from bftrainer.search.plan.profile import Billing, Family, Latency, Per, Profile, Spread, SpreadOf
+from bftrainer.search.plan.model.profile import (
+    Billing,
+    ExperimentProfile,
+    Family,
+    Latency,
+    Per,
+    Spread,
+    SpreadOf,
+)
 
 MOST_NODES = 4096
 MOST_SECONDS = 1e7
@@ -37,6 +45,12 @@ class LatencyKeys(_Model):
     mean: Seconds
     std: Seconds = 0.0
     family: Family = Family.NORMAL
+
+    @model_validator(mode="after")
+    def _spreads(self) -> LatencyKeys:
+        if self.family is Family.LOGNORMAL and self.std and not self.mean:
+            raise ValueError("a lognormal latency with mean 0 has no spread; give a mean above 0, or no std")
+        return self
 
 
 class SpreadKeys(_Model):
@@ -80,12 +94,12 @@ class ProfileKeys(_Model):
             raise ValueError(f"workers: {self.workers}; the least comes first")
         return self
 
-    def profile(self, study: Profile | None) -> Profile:
+    def profile(self, study: ExperimentProfile | None) -> ExperimentProfile:
         """The profile; what it lacks is as in `study`, or has its default."""
         billing = self.billing.model_dump()
         priced = {"price", "data_price"} & self.billing.model_fields_set
         billing["unit"] = self.billing.unit or ("" if priced else "node-hours")
-        base = study or Profile(curve=(), most=self.nodes * self.node_workers)
+        base = study or ExperimentProfile(curve=(), most=self.nodes * self.node_workers)
         own: dict[str, Any] = {
             name: _latency(getattr(self, name))
             for name in ("start", "scale", "init", "sync")

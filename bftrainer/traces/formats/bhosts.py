@@ -16,7 +16,7 @@ from collections.abc import Collection
 from fnmatch import fnmatchcase
 
 from bftrainer.traces.formats import dumps
-from bftrainer.traces.formats.lines import BrokenLineError, Found, Lines, shown
+from bftrainer.traces.formats.lines import BrokenLineError, Lines, ReadIntervals, shown
 from bftrainer.traces.formats.options import LogOptions
 
 HEADER = "HOST_NAME"
@@ -30,7 +30,7 @@ def recognises(line: str) -> bool:
     return cells[:1] == [HEADER] and {*NEEDED} <= {*cells}
 
 
-def read(lines: Lines, options: LogOptions) -> Found:
+def read(lines: Lines, options: LogOptions) -> ReadIntervals:
     """The stays in the pool from the first sample to the last.
 
     Raises:
@@ -71,4 +71,5 @@ class _Sample:
             return (), ()
         idle = row["STATUS"] in USABLE and not any(map(int, counts))
         full = row["STATUS"] == "closed_Full" and row["RSV"] == "0"  # closed by something else than a job
-        return ((host,) if idle and not full else ()), (host,)
+        computes = row.get("MAX") != "0"  # management hosts may have no slots
+        return ((host,) if idle and computes and not full else ()), (host,)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
 from statistics import median
 
-from bftrainer.traces.formats.lines import BrokenLineError, Found, Lines, counted
+from bftrainer.traces.formats.lines import BrokenLineError, Lines, ReadIntervals, counted
 from bftrainer.traces.intervals import Interval, LogError
 
 TIME = re.compile(r"\d{9,11}(\.\d+)?")
@@ -64,7 +64,7 @@ def samples(lines: Lines, begun: Callable[[], Parse], *, empty: bool = False) ->
         lines.refuse(f"the last sample has no end ({END})")
 
 
-def found(taken: Iterable[Sample], command: str) -> Found:
+def found(taken: Iterable[Sample], command: str) -> ReadIntervals:
     """The stays in the pool from the first sample of a command's outputs to the last.
 
     Raises:
@@ -83,7 +83,7 @@ def found(taken: Iterable[Sample], command: str) -> Found:
     if not times:
         raise LogError(f"no whole sample: each is a Unix time, lines of {command} and {END}")
     intervals += [Interval(start, float("inf"), node) for node, start in since.items()]
-    return Found(intervals, frozenset(nodes), times[0], times[-1], tuple(_notes(times)))
+    return ReadIntervals(intervals, frozenset(nodes), times[0], times[-1], tuple(_notes(times)))
 
 
 def _notes(times: list[float]) -> Iterator[str]:

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from bftrainer.model.gpus import SEPARATOR, gpus_of
-from bftrainer.traces.formats.jobs import Job
-from bftrainer.traces.formats.shortage import Shortage
+from bftrainer.traces.formats.jobs import LoggedJob
+from bftrainer.traces.formats.shortage import JobShortage
 
 
 class GpuRequest(NamedTuple):
@@ -29,7 +29,7 @@ class GpuRequest(NamedTuple):
     label: str
 
 
-class Machine:
+class GpuMachine:
     """Nodes with equally many GPUs, some of them in use."""
 
     def __init__(self, nodes: Sequence[str], gpus_per_node: int, fit: str) -> None:
@@ -93,10 +93,10 @@ class Machine:
 
 
 def assign(
-    requests: Iterable[GpuRequest], nodes: Sequence[str], gpus_per_node: int, fit: str, shortage: Shortage
-) -> Iterator[Job]:
+    requests: Iterable[GpuRequest], nodes: Sequence[str], gpus_per_node: int, fit: str, shortage: JobShortage
+) -> Iterator[LoggedJob]:
     """Each request, in order of start, with its GPUs as a job. GPUs of a job that ends just then are free."""
-    machine = Machine(nodes, gpus_per_node, fit)
+    machine = GpuMachine(nodes, gpus_per_node, fit)
     index = {node: i for i, node in enumerate(nodes)}
     running: list[tuple[float, int, list[str]]] = []
     for number, (start, end, size, label) in enumerate(requests):
@@ -106,14 +106,14 @@ def assign(
         shortage.note(label, size, len(taken), "GPUs")
         if taken:
             heapq.heappush(running, (end, number, taken))
-            yield Job(start, end, taken)
+            yield LoggedJob(start, end, taken)
 
 
 def queued(
     requests: Iterable[GpuRequest], nodes: Sequence[str], gpus_per_node: int, fit: str
-) -> Iterator[Job]:
+) -> Iterator[LoggedJob]:
     """Each request, in order of arrival (`start`), as a job: it starts when it fits and others have."""
-    machine = Machine(nodes, gpus_per_node, fit)
+    machine = GpuMachine(nodes, gpus_per_node, fit)
     index = {node: i for i, node in enumerate(nodes)}
     running: list[tuple[float, int, list[str]]] = []
     now = float("-inf")
@@ -125,7 +125,7 @@ def queued(
             now = max(now, ended)
         taken = machine.take(size)
         heapq.heappush(running, (now + end - come, number, taken))
-        yield Job(now, now + end - come, taken)
+        yield LoggedJob(now, now + end - come, taken)
 
 
 class NodeUse(NamedTuple):
@@ -137,7 +137,7 @@ class NodeUse(NamedTuple):
     each: int
 
 
-def on_nodes(uses: Iterable[NodeUse], gpus_per_node: int) -> Iterator[Job]:
+def on_nodes(uses: Iterable[NodeUse], gpus_per_node: int) -> Iterator[LoggedJob]:
     """Each of these, in order of start, as a job with GPUs; with all of a node's where it wants more than are
     free."""
     free: dict[str, list[int]] = {}
@@ -151,7 +151,7 @@ def on_nodes(uses: Iterable[NodeUse], gpus_per_node: int) -> Iterator[Job]:
             there = free.setdefault(node, list(range(gpus_per_node)))
             taken += [(node, heapq.heappop(there)) for _ in range(min(use.each, len(there)))]
         heapq.heappush(running, (use.end, number, taken))
-        yield Job(use.start, use.end, [f"{node}{SEPARATOR}{gpu}" for node, gpu in taken])
+        yield LoggedJob(use.start, use.end, [f"{node}{SEPARATOR}{gpu}" for node, gpu in taken])
 
 
 def most_at_once(requests: Iterable[GpuRequest]) -> int:

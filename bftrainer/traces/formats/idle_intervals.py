@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 
-from bftrainer.traces.formats.lines import BrokenLineError, Found, Lines, counted, shown
+from bftrainer.traces.formats.lines import BrokenLineError, Lines, ReadIntervals, counted, shown
 from bftrainer.traces.formats.options import LogOptions
 from bftrainer.traces.intervals import COLUMNS, Interval, LogError, united
 
@@ -19,7 +19,7 @@ def recognises(line: str) -> bool:
     return set(COLUMNS) <= set(_cells(line))
 
 
-def read(lines: Lines, options: LogOptions) -> Found:
+def read(lines: Lines, options: LogOptions) -> ReadIntervals:
     """The intervals in the log's order.
 
     Raises:
@@ -50,7 +50,7 @@ def read(lines: Lines, options: LogOptions) -> Found:
     return found(lines.each(parse))
 
 
-def found(intervals: Iterator[Interval]) -> Found:
+def found(intervals: Iterator[Interval]) -> ReadIntervals:
     """A log that consists of its intervals: it spans from the first start to the last start or end.
 
     Raises:
@@ -74,7 +74,7 @@ def found(intervals: Iterator[Interval]) -> Found:
                 + " another of the same node; united",
             )
     last = max(i.end if i.end < float("inf") else i.start for i in kept)
-    return Found(kept, frozenset(ends), min(i.start for i in kept), last, notes)
+    return ReadIntervals(kept, frozenset(ends), min(i.start for i in kept), last, notes)
 
 
 def _cells(line: str) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from bftrainer.traces.formats.jobs import Job, found
-from bftrainer.traces.formats.lines import BrokenLineError, Found, Lines, shown
+from bftrainer.traces.formats.jobs import LoggedJob, found
+from bftrainer.traces.formats.lines import BrokenLineError, Lines, ReadIntervals, shown
 from bftrainer.traces.formats.options import LogOptions
 from bftrainer.traces.formats.sacct import used
 
@@ -18,7 +18,7 @@ def recognises(line: str) -> bool:
     return line.startswith("JobId=")
 
 
-def read(lines: Lines, options: LogOptions) -> Found:
+def read(lines: Lines, options: LogOptions) -> ReadIntervals:
     """The times in which no job used a node, for all nodes that any job used.
 
     Raises:
@@ -27,7 +27,7 @@ def read(lines: Lines, options: LogOptions) -> Found:
     return found(lines.each(parse))
 
 
-def parse(line: str) -> Job:
+def parse(line: str) -> LoggedJob:
     """One line's job.
 
     Raises:

@@ -1,15 +1,15 @@
-"""What readers of job logs share: a node is idle when no job uses it."""
+"""The common part of readers of job logs: a node is idle when no job uses it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from bftrainer.traces.formats.lines import Found, counted
+from bftrainer.traces.formats.lines import ReadIntervals, counted
 from bftrainer.traces.intervals import Interval, LogError
 
 
-class Job(NamedTuple):
+class LoggedJob(NamedTuple):
     """`nodes` are used from `start` until just before `end` (infinity: still running)."""
 
     start: float
@@ -17,11 +17,13 @@ class Job(NamedTuple):
     nodes: Sequence[str]
 
 
-NEVER = Job(float("inf"), float("inf"), ())
+NEVER = LoggedJob(float("inf"), float("inf"), ())
 """A job that never started."""
+NAMELESS = LoggedJob(float("inf"), float("inf"), ())
+"""A job that ran, nobody knows where."""
 
 
-def idle(jobs: Iterable[Job], nodes: Iterable[str], begin: float, end: float) -> Iterator[Interval]:
+def idle(jobs: Iterable[LoggedJob], nodes: Iterable[str], begin: float, end: float) -> Iterator[Interval]:
     """When the nodes are not used between `begin` and `end`; open at the end where they still are idle.
 
     `jobs` come in order of their start; they may share nodes.
@@ -39,7 +41,7 @@ def idle(jobs: Iterable[Job], nodes: Iterable[str], begin: float, end: float) ->
             yield Interval(since, float("inf"), name)
 
 
-def span(jobs: Iterable[Job]) -> tuple[float, float]:
+def span(jobs: Iterable[LoggedJob]) -> tuple[float, float]:
     """The first start and the last start or end.
 
     Raises:
@@ -54,28 +56,34 @@ def span(jobs: Iterable[Job]) -> tuple[float, float]:
     return begin, end
 
 
-def found(rows: Iterable[Job]) -> Found:
+def found(rows: Iterable[LoggedJob]) -> ReadIntervals:
     """The idle intervals of a log of jobs with node lists: of all nodes that any job used, when no job did.
 
     Raises:
         LogError: no job ever ran.
     """
-    jobs, nodes, never = [], set[str](), 0
+    jobs, nodes, never, nameless = [], set[str](), 0, 0
     for row in rows:
         if row is NEVER:
             never += 1
+        elif row is NAMELESS:
+            nameless += 1
         else:
             nodes.update(row.nodes)
             jobs.append(row)
+    if nameless and not jobs:
+        raise LogError("none of its jobs names its nodes: there is nothing to tell idle nodes by")
     begin, end = span(jobs)
     jobs = sorted((job for job in jobs if job.end > job.start), key=lambda job: job.start)
     running = sum(job.end == float("inf") for job in jobs)
     notes = []
     if never:
         notes.append(counted(never, "job", "jobs") + " never started; left out")
+    if nameless:
+        notes.append(counted(nameless, "job ran", "jobs ran") + " on nodes that are not named; left out")
     if running:
         notes.append(
             counted(running, "job has", "jobs have")
             + " no end: such nodes count as used to the end of the log"
         )
-    return Found(idle(jobs, sorted(nodes), begin, end), frozenset(nodes), begin, end, tuple(notes))
+    return ReadIntervals(idle(jobs, sorted(nodes), begin, end), frozenset(nodes), begin, end, tuple(notes))

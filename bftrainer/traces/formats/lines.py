@@ -1,4 +1,4 @@
-"""What all readers of logs share: lines with a count of broken ones, numbers, times, node lists."""
+"""The common part of all readers of logs: lines with a count of broken ones, numbers, times, node lists."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def counted(n: int, one: str, more: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReadIntervals:
     """What a reader found in a log. Times in Unix seconds; an interval without end ends at infinity."""
 
     intervals: Iterable[Interval]

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from bftrainer.traces.formats.jobs import NEVER, Job, found
-from bftrainer.traces.formats.lines import BrokenLineError, Found, Lines, shown
+from bftrainer.traces.formats.jobs import NEVER, LoggedJob, found
+from bftrainer.traces.formats.lines import BrokenLineError, Lines, ReadIntervals, shown
 from bftrainer.traces.formats.options import LogOptions
 
 RECORD = "JOB_FINISH"
@@ -24,7 +24,7 @@ STATES = {32: "EXIT", 64: "DONE"}
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedJob:
     """A job that has ended. Times are Unix seconds; `start` 0: it never started. `hosts` are in the order of
     the record, each with the job's slots there. `exit_status` is as wait(2) gives it."""
 
@@ -46,14 +46,14 @@ def recognises(line: str) -> bool:
     return re.match(r'"[A-Z_]+" "[0-9.]+" [0-9]+ ', line) is not None
 
 
-def read(lines: Lines, options: LogOptions) -> Found:
+def read(lines: Lines, options: LogOptions) -> ReadIntervals:
     """The times in which no job used a host, for all hosts that any job used.
 
     Raises:
         LogError: no job ever ran.
     """
 
-    def parse(line: str) -> Job | None:
+    def parse(line: str) -> LoggedJob | None:
         job = finished(line)
         if job is None:
             return None
@@ -61,7 +61,7 @@ def read(lines: Lines, options: LogOptions) -> Found:
             return NEVER
         if job.end < job.start:
             raise BrokenLineError(f"the end {job.end:.0f} is before the start {job.start:.0f}")
-        return Job(job.start, job.end, [host for host in job.hosts if not _launches(host, options)])
+        return LoggedJob(job.start, job.end, [host for host in job.hosts if not _launches(host, options)])
 
     return found(lines.each(parse))
 
@@ -70,7 +70,7 @@ def _launches(host: str, options: LogOptions) -> bool:
     return any(fnmatchcase(host, pattern) for pattern in options.launch_hosts.split(","))
 
 
-def finished(line: str) -> Finished | None:
+def finished(line: str) -> FinishedJob | None:
     """The job of one line; None for a record of another kind.
 
     Raises:
@@ -90,7 +90,7 @@ def finished(line: str) -> Finished | None:
         many, star, host = name.rpartition("*")
         hosts[host] = hosts.get(host, 0) + (int(many) if star and many.isdecimal() else 1)
     at += 1 + used
-    return Finished(
+    return FinishedJob(
         job=str(_number(fields, 3)),
         user=_text(fields, 11),
         queue=_text(fields, 12),

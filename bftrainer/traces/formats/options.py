@@ -1,4 +1,4 @@
-"""How a log is to be read."""
+"""Options for reading a log."""
 
 from __future__ import annotations
 

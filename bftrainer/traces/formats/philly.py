@@ -14,8 +14,8 @@ from collections.abc import Mapping
 
 from bftrainer.model.gpus import gpus_of
 from bftrainer.traces.formats.gpu_jobs import GpuRequest, most_at_once, queued
-from bftrainer.traces.formats.jobs import Job, idle, span
-from bftrainer.traces.formats.lines import BrokenLineError, Found, Lines, moment, number, shown
+from bftrainer.traces.formats.jobs import LoggedJob, idle, span
+from bftrainer.traces.formats.lines import BrokenLineError, Lines, ReadIntervals, moment, number, shown
 from bftrainer.traces.formats.options import FITS, LogOptions
 from bftrainer.traces.intervals import Interval, LogError
 from bftrainer.traces.synthetic.onoff import names
@@ -28,7 +28,7 @@ def recognises(line: str) -> bool:
     return tuple(line.split(",")) == COLUMNS
 
 
-def read(lines: Lines, options: LogOptions) -> Found:
+def read(lines: Lines, options: LogOptions) -> ReadIntervals:
     """The times in which no job used a GPU, for the GPUs of all clusters.
 
     Raises:
@@ -39,7 +39,7 @@ def read(lines: Lines, options: LogOptions) -> Found:
     clusters: dict[str, list[GpuRequest]] = {}
     for cluster, request in lines.each(_parse):
         clusters.setdefault(cluster, []).append(request)
-    begin, end = span(Job(r.start, r.start, ()) for own in clusters.values() for r in own)
+    begin, end = span(LoggedJob(r.start, r.start, ()) for own in clusters.values() for r in own)
     sizes = _sizes(clusters, options)
     intervals: list[Interval] = []
     gpus: set[str] = set()
@@ -50,7 +50,7 @@ def read(lines: Lines, options: LogOptions) -> Found:
         gpus.update(there)
         jobs = queued(own, nodes, options.gpus_per_node, options.gpu_jobs or FITS[0])
         intervals += idle((job for job in jobs if job.start < end), there, begin, end)
-    return Found(intervals, frozenset(gpus), begin, end)
+    return ReadIntervals(intervals, frozenset(gpus), begin, end)
 
 
 def _sizes(clusters: Mapping[str, list[GpuRequest]], options: LogOptions) -> dict[str, int]:

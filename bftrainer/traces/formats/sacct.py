@@ -1,8 +1,8 @@
-"""What `sacct --parsable2` prints: a header, then one job a line, cells between bars.
+"""The output of `sacct --parsable2`: a header, then one job a line, cells between bars.
 
-Columns are found by name: JobID, Start, End and NodeList are needed, others ignored. Take jobs without
-their steps (`-X`), or let the reader skip them; times in Unix seconds (SLURM_TIME_FORMAT=%s) or ISO. With
-`gpus_per_node` the column AllocTRES says how many GPUs a job used (`gres/gpu=4`).
+Columns are found by name: JobID (or JobIDRaw), Start, End and NodeList are needed, others ignored. Take jobs
+without their steps (`-X`), or let the reader skip them; times in Unix seconds (SLURM_TIME_FORMAT=%s) or ISO.
+With `gpus_per_node` the column AllocTRES says how many GPUs a job used (`gres/gpu=4`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import re
 
 from bftrainer.model.gpus import gpus_of
 from bftrainer.traces.formats.gpu_jobs import NodeUse, on_nodes
-from bftrainer.traces.formats.jobs import NEVER, Job, found, idle, span
-from bftrainer.traces.formats.lines import BrokenLineError, Found, Lines, moment, node_names, shown
+from bftrainer.traces.formats.jobs import NAMELESS, NEVER, LoggedJob, found, idle, span
+from bftrainer.traces.formats.lines import BrokenLineError, Lines, ReadIntervals, moment, node_names, shown
 from bftrainer.traces.formats.options import LogOptions
 from bftrainer.traces.intervals import LogError
 
 TRES = "AllocTRES"
 GPUS = re.compile(r"(?:^|,)gres/gpu(?::[^=,]+)?=(\d+)")
+IDS = ("JobID", "JobIDRaw")
 COLUMNS = ("JobID", "Start", "End", "NodeList")
 UNKNOWN = ("", "Unknown", "None", "0")
 NO_NODES = ("", "None assigned", "(null)")
@@ -26,10 +27,11 @@ NO_NODES = ("", "None assigned", "(null)")
 
 def recognises(line: str) -> bool:
     """Whether this is the header of such a list."""
-    return {"JobID", "Start", "End"} <= set(line.split("|"))
+    names = set(line.split("|"))
+    return {"Start", "End"} <= names and not names.isdisjoint(IDS)
 
 
-def read(lines: Lines, options: LogOptions) -> Found:
+def read(lines: Lines, options: LogOptions) -> ReadIntervals:
     """The times in which no job used a node, for all nodes that any job used.
 
     Raises:
@@ -37,14 +39,15 @@ def read(lines: Lines, options: LogOptions) -> Found:
     """
     header = next(iter(lines), "").split("|")
     try:
-        job, start, end, nodes = (header.index(column) for column in COLUMNS)
+        name = next(name for name in IDS if name in header or name == IDS[-1])
+        job, start, end, nodes = map(header.index, (name, *COLUMNS[1:]))
     except ValueError:
         raise LogError(
             f":1: columns {'|'.join(header)}; needed are {', '.join(COLUMNS)}: run "
             "sacct --parsable2 --allocations --allusers --format JobID,Start,End,NodeList,State"
         ) from None
 
-    def parse(line: str) -> Job | None:
+    def parse(line: str) -> LoggedJob | None:
         cells = line.split("|")
         if len(cells) != len(header):
             raise BrokenLineError(f"{shown(line)} has {len(cells)} cells, the header {len(header)}")
@@ -59,7 +62,7 @@ def read(lines: Lines, options: LogOptions) -> Found:
 
     def use_of(line: str) -> NodeUse | None:
         job = parse(line)
-        if job is None or job is NEVER:
+        if job is None or job is NEVER or job is NAMELESS:
             return None
         named = GPUS.search(line.split("|")[tres])
         each = math.ceil(int(named[1]) / len(job.nodes)) if named else whole
@@ -68,24 +71,24 @@ def read(lines: Lines, options: LogOptions) -> Found:
     return _by_gpu(sorted(lines.each(use_of)), options.gpus_per_node)
 
 
-def _by_gpu(uses: list[NodeUse], gpus_per_node: int) -> Found:
+def _by_gpu(uses: list[NodeUse], gpus_per_node: int) -> ReadIntervals:
     """The times in which no job used a GPU, for those of all nodes that any job used."""
-    begin, end = span(Job(use.start, use.end, ()) for use in uses)
+    begin, end = span(LoggedJob(use.start, use.end, ()) for use in uses)
     gpus = {gpu for use in uses for node in use.nodes for gpu in gpus_of(node, gpus_per_node)}
     jobs = on_nodes((use for use in uses if use.end > use.start), gpus_per_node)
-    return Found(list(idle(jobs, sorted(gpus), begin, end)), frozenset(gpus), begin, end)
+    return ReadIntervals(list(idle(jobs, sorted(gpus), begin, end)), frozenset(gpus), begin, end)
 
 
-def used(start: str, end: str, nodes: str) -> Job:
-    """One job as Slurm writes it; NEVER if it did not start.
+def used(start: str, end: str, nodes: str) -> LoggedJob:
+    """One job as Slurm writes it; NEVER if it did not start, NAMELESS if it ran on nobody knows which nodes.
 
     Raises:
         BrokenLineError: no times, no node list, or an end before the start.
     """
-    if start in UNKNOWN or nodes in NO_NODES:
+    if start in UNKNOWN or (nodes in NO_NODES and end in (*UNKNOWN, start)):
         return NEVER
     begin = moment(start)
     until = float("inf") if end in UNKNOWN else moment(end)
     if until < begin:
         raise BrokenLineError(f"the end {end} is before the start {start}")
-    return Job(begin, until, node_names(nodes))
+    return NAMELESS if nodes in NO_NODES else LoggedJob(begin, until, node_names(nodes))

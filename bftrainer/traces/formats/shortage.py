@@ -9,7 +9,7 @@ from bftrainer.traces.formats.lines import counted
 
 
 @dataclass
-class Shortage:
+class JobShortage:
     """Jobs that needed more nodes or GPUs than were free when they started.
 
     Attributes:

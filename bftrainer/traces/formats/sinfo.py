@@ -6,7 +6,8 @@
     ----                                               end of the sample
 
 A node is in the pool if its state is exactly `idle`, or if a pilot holds it: `idle~` (powered down),
-`idle#` (powering up), `idle%` (powering down) and `idle*` (not responding) cannot be used.
+`idle#` (powering up), `idle%` (powering down) and `idle*` (not responding) cannot be used. A partition
+without nodes (`gpu up infinite 0 n/a`) names none.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bftrainer.traces.formats import dumps
-from bftrainer.traces.formats.lines import BrokenLineError, Found, Lines, node_names, shown
+from bftrainer.traces.formats.lines import BrokenLineError, Lines, ReadIntervals, node_names, shown
 from bftrainer.traces.formats.options import LogOptions
 
 HELD = "invokers:"
@@ -31,10 +32,16 @@ def recognises(line: str) -> bool:
         or line == dumps.END
         or cells[:1] == [HEADER]
         or (len(cells) == 6 and cells[1] in AVAILABILITY)
+        or _is_empty(cells)
     )
 
 
-def read(lines: Lines, options: LogOptions) -> Found:
+def _is_empty(cells: list[str]) -> bool:
+    """Whether these are the cells of a partition that has no nodes."""
+    return len(cells) in (5, 6) and cells[1] in AVAILABILITY and cells[3] == "0"
+
+
+def read(lines: Lines, options: LogOptions) -> ReadIntervals:
     """The stays in the pool from the first sample to the last.
 
     Raises:
@@ -55,7 +62,7 @@ def _line(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         names = node_names(held) if held else ()
         return names, names
     cells = line.split()
-    if cells[0] == HEADER:
+    if cells[0] == HEADER or _is_empty(cells):
         return (), ()
     if len(cells) != 6:
         raise BrokenLineError(

@@ -22,15 +22,15 @@ from typing import Any
 from bftrainer.traces.formats.lines import (
     PIECE,
     BrokenLineError,
-    Found,
     Lines,
+    ReadIntervals,
     counted,
     moment,
     node_names,
     shown,
 )
 from bftrainer.traces.formats.options import LogOptions
-from bftrainer.traces.formats.totals import Totals
+from bftrainer.traces.formats.totals import SeriesTotals
 from bftrainer.traces.intervals import Interval, LogError
 
 MARK = "bftrainer_record"
@@ -60,7 +60,7 @@ class _Series:
     failed: int = 0
     missing_s: float = 0.0
     idle_s: float = 0.0  # node-seconds
-    totals: Totals = field(default_factory=Totals)
+    totals: SeriesTotals = field(default_factory=SeriesTotals)
 
     def header(self, found: dict[str, Any]) -> None:
         """Take over what a header says.
@@ -112,7 +112,7 @@ class _Series:
         self.intervals += [Interval(self.since.pop(node), time, node) for node in sorted(gone)]
 
 
-def read(lines: Lines, options: LogOptions) -> Found:
+def read(lines: Lines, options: LogOptions) -> ReadIntervals:
     """The stays in the pool from the first snapshot to the last.
 
     Raises:
@@ -140,7 +140,7 @@ def read(lines: Lines, options: LogOptions) -> Found:
     if series.begin is None:
         raise LogError("no snapshot: the recorder has not come to write one")
     open_ = [Interval(start, float("inf"), node) for node, start in series.since.items()]
-    return Found(
+    return ReadIntervals(
         [*series.intervals, *open_],
         frozenset(series.nodes),
         series.begin,

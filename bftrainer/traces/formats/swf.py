@@ -17,14 +17,23 @@ from typing import NamedTuple
 from bftrainer.model.gpus import gpus_of
 from bftrainer.traces.formats import gpu_jobs
 from bftrainer.traces.formats.gpu_jobs import GpuRequest
-from bftrainer.traces.formats.jobs import Job, idle, span
-from bftrainer.traces.formats.lines import MOST_NODES, BrokenLineError, Found, Lines, counted, number, shown
+from bftrainer.traces.formats.jobs import LoggedJob, idle, span
+from bftrainer.traces.formats.lines import (
+    MOST_NODES,
+    BrokenLineError,
+    Lines,
+    ReadIntervals,
+    counted,
+    number,
+    shown,
+)
 from bftrainer.traces.formats.options import LogOptions
-from bftrainer.traces.formats.shortage import Shortage
+from bftrainer.traces.formats.shortage import JobShortage
 from bftrainer.traces.intervals import LogError
 from bftrainer.traces.synthetic.onoff import names
 
 FIELDS = 18
+STATUS, COMPLETED = 10, "1"
 HEADER = re.compile(r";\s*(UnixStartTime|MaxNodes|MaxProcs):\s*(\d+)\s*$")
 
 
@@ -44,11 +53,18 @@ class Request(NamedTuple):
 
 @dataclass
 class Parser:
-    """Turns each line into a request; counts jobs that never ran, and keeps the numbers of the header."""
+    """Turns each line into a request, and keeps the numbers of the header.
+
+    Attributes:
+        never: Jobs that never ran.
+        no_run, no_wait: Those of which nobody knows how long they ran, or waited: -1 stands for unknown.
+    """
 
     cores_per_node: int
     header: dict[str, int] = field(default_factory=dict)
     never: int = 0
+    no_run: int = 0
+    no_wait: int = 0
 
     def __call__(self, line: str) -> Request | None:
         if line.startswith(";"):
@@ -59,12 +75,17 @@ class Parser:
         if len(cells) < FIELDS:
             raise BrokenLineError(f"{shown(line)} has {len(cells)} fields; a job has {FIELDS}")
         submit, wait, run, used, asked, limit = (number(cells[i]) for i in (1, 2, 3, 4, 7, 8))
-        if run <= 0 or wait < 0:
-            self.never += 1
+        if run <= 0:
+            self.no_run += run < 0 and cells[STATUS] == COMPLETED
+            self.never += not (run < 0 and cells[STATUS] == COMPLETED)
             return None
+        if wait < 0:
+            self.no_wait += 1
+            wait = 0.0
         processors = used if used > 0 else asked
         if processors <= 0:
-            raise BrokenLineError(f"job {cells[0]} ran {run:g} s on no processors")
+            known = "no processors" if 0 in (used, asked) else "an unknown number of processors"
+            raise BrokenLineError(f"job {cells[0]} ran {run:g} s on {known}")
         submit += self.header.get("UnixStartTime", 0)
         size = math.ceil(processors / self.cores_per_node)
         return Request(submit + wait, submit + wait + run, size, cells[0], submit, max(limit, 0.0))
@@ -77,7 +98,7 @@ def recognises(line: str) -> bool:
     return line.startswith(";") or numbers
 
 
-def read(lines: Lines, options: LogOptions) -> Found:
+def read(lines: Lines, options: LogOptions) -> ReadIntervals:
     """The times in which no job used a node, for as many nodes as the options or the header say.
 
     Raises:
@@ -90,9 +111,11 @@ def read(lines: Lines, options: LogOptions) -> Found:
         )
     parser = Parser(options.cores_per_node)
     requests = sorted(lines.each(parser), key=lambda request: request.start)
+    if not requests and parser.no_run:
+        raise LogError("the log has no run times (field 4 is -1): nobody knows when its jobs ended")
     nodes = sorted(names(machine(options, parser.header)))
-    begin, end = span(Job(r.start, r.end, ()) for r in requests)
-    shortage = Shortage()
+    begin, end = span(LoggedJob(r.start, r.end, ()) for r in requests)
+    shortage = JobShortage()
     if options.gpu_jobs:
         each = options.gpus_per_node
         wanted = (GpuRequest(r.start, r.end, r.size, r.label) for r in requests)
@@ -101,10 +124,10 @@ def read(lines: Lines, options: LogOptions) -> Found:
     else:
         jobs = assign(requests, nodes, shortage)
     intervals = list(idle(jobs, nodes, begin, end))
-    return Found(intervals, frozenset(nodes), begin, end, tuple(_notes(parser, shortage, options)))
+    return ReadIntervals(intervals, frozenset(nodes), begin, end, tuple(_notes(parser, shortage, options)))
 
 
-def assign(requests: Iterable[Request], nodes: list[str], shortage: Shortage) -> Iterator[Job]:
+def assign(requests: Iterable[Request], nodes: list[str], shortage: JobShortage) -> Iterator[LoggedJob]:
     """Give each request, in order of start, the first free ones of `nodes` (sorted by name).
 
     Nodes of a job that ends at the moment of a start are free. A request for more nodes than are free
@@ -124,7 +147,7 @@ def assign(requests: Iterable[Request], nodes: list[str], shortage: Shortage) ->
         shortage.note(label, size, len(taken), "nodes")
         if taken:
             heapq.heappush(running, (end, taken))
-            yield Job(start, end, taken)
+            yield LoggedJob(start, end, taken)
 
 
 def machine(options: LogOptions, header: Mapping[str, int]) -> int:
@@ -146,7 +169,7 @@ def machine(options: LogOptions, header: Mapping[str, int]) -> int:
     return size
 
 
-def _notes(parser: Parser, shortage: Shortage, options: LogOptions) -> Iterator[str]:
+def _notes(parser: Parser, shortage: JobShortage, options: LogOptions) -> Iterator[str]:
     nodes, processors = parser.header.get("MaxNodes", 0), parser.header.get("MaxProcs", 0)
     if options.cores_per_node == 1 and not options.gpu_jobs and 0 < nodes < processors:
         yield (
@@ -154,5 +177,12 @@ def _notes(parser: Parser, shortage: Shortage, options: LogOptions) -> Iterator[
             "nodes; --cores-per-node makes nodes of them"
         )
     if parser.never:
-        yield counted(parser.never, "job", "jobs") + " never ran or without known start; left out"
+        yield counted(parser.never, "job", "jobs") + " never ran; left out"
+    if parser.no_run:
+        yield counted(parser.no_run, "job", "jobs") + " without a run time (field 4 is -1); left out"
+    if parser.no_wait:
+        yield (
+            counted(parser.no_wait, "job", "jobs") + " without a wait time (field 3 is -1): taken to start "
+            "when submitted"
+        )
     yield from shortage.notes()

@@ -1,4 +1,4 @@
-"""What a batch system itself sums up of nodes and jobs, in recorded snapshots: means over time. Pure."""
+"""A batch system's own totals of nodes and jobs, in recorded snapshots: means over time. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = frozenset({"running", "eligible", "blocked", "wanted", "used", "nodes"})
 
 
 @dataclass
-class Totals:
+class SeriesTotals:
     """The sums of a series so far; `now` are the last ones, which hold until others come, None: there are
     none."""
 

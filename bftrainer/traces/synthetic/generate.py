@@ -32,7 +32,7 @@ from bftrainer.errors import BftrainerError
 from bftrainer.traces.intervals import Interval
 from bftrainer.traces.synthetic.onoff import names
 from bftrainer.traces.synthetic.placing import placed
-from bftrainer.traces.synthetic.profile import Floats, Ints, Profile
+from bftrainer.traces.synthetic.profile import Floats, Ints, MachineProfile
 
 HOUR = 3600.0
 BINS_PER_HOUR = 30
@@ -52,7 +52,7 @@ class _Groups:
 
 
 def generate(
-    profile: Profile,
+    profile: MachineProfile,
     nodes: int,
     hours: float,
     seed: int,
@@ -76,7 +76,7 @@ def generate(
     return list(_intervals(_Groups(size, start, length, steps), nodes, profile.step_s))
 
 
-def _sizes(profile: Profile, nodes: int, hours: float, rng: np.random.Generator) -> Ints:
+def _sizes(profile: MachineProfile, nodes: int, hours: float, rng: np.random.Generator) -> Ints:
     """How many nodes each group has; one that is too large for the machine comes in parts."""
     count = max(1, round(profile.groups_per_h * hours * nodes / profile.nodes))
     exact = profile.group_nodes.means(np.linspace(0.0, 1.0, count + 1))
@@ -88,7 +88,7 @@ def _sizes(profile: Profile, nodes: int, hours: float, rng: np.random.Generator)
     return rng.permutation(size)
 
 
-def _lengths(profile: Profile, size: Ints, rng: np.random.Generator) -> Floats:
+def _lengths(profile: MachineProfile, size: Ints, rng: np.random.Generator) -> Floats:
     """How long each group stays (s): the share of the quantile axis that its nodes take, averaged."""
     log = np.log(size)
     spread = log.std() or 1.0
@@ -102,7 +102,7 @@ def _lengths(profile: Profile, size: Ints, rng: np.random.Generator) -> Floats:
     return length
 
 
-def _course(profile: Profile, nodes: int, steps: int, rng: np.random.Generator) -> Floats:
+def _course(profile: MachineProfile, nodes: int, steps: int, rng: np.random.Generator) -> Floats:
     """The wanted number of nodes in the pool, in bins of equal width."""
     hours = steps * profile.step_s / HOUR
     bins = int(min(MOST_BINS, max(2, hours * BINS_PER_HOUR), steps))

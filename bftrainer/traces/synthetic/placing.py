@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bftrainer.traces.synthetic.profile import Floats, Ints, Profile
+from bftrainer.traces.synthetic.profile import Floats, Ints, MachineProfile
 
 PLACES = 64
 """Random places that are tried for a group."""
 
 
 def placed(
-    profile: Profile,
+    profile: MachineProfile,
     nodes: int,
     size: Ints,
     length: Ints,

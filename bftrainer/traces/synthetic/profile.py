@@ -1,4 +1,4 @@
-"""What a generated log is to be like."""
+"""The statistics that a generated log is to have."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Quantiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class MachineProfile:
     """What a machine's idle nodes are like; fitted by `benchmarks/fit_profiles.py`.
 
     Attributes:

@@ -5,10 +5,10 @@ Made by `benchmarks/fit_profiles.py`; docs/traces.md shows how close the logs ar
 
 from __future__ import annotations
 
-from bftrainer.traces.synthetic.profile import Profile, Quantiles
+from bftrainer.traces.synthetic.profile import MachineProfile, Quantiles
 
 # fmt: off
-SUMMIT = Profile(
+SUMMIT = MachineProfile(
     nodes=4734,
     step_s=1,
     groups_per_h=70.376,
@@ -35,7 +35,7 @@ SUMMIT = Profile(
 )
 """Summit, 4,734 nodes: the published week of February 2021."""
 
-THETA = Profile(
+THETA = MachineProfile(
     nodes=4360,
     step_s=1,
     groups_per_h=3.9982,
@@ -62,7 +62,7 @@ THETA = Profile(
 )
 """Theta, 4,360 nodes: 2022, jobs of 128 nodes or more."""
 
-SMALL = Profile(
+SMALL = MachineProfile(
     nodes=100,
     step_s=1,
     groups_per_h=5.8808,

@@ -1,4 +1,4 @@
-"""What agents and their workers tell the daemon, validated.
+"""Messages of agents and their workers to the daemon, validated.
 
 An agent runs as its user, who may have put any program in its place. What passes has types and bounds that
 the store and the engine can take; whether it is true is another matter. Unknown kinds are ignored and unknown
@@ -81,7 +81,8 @@ class Standing(OfWorker):
     """How far training is: `step` and `samples` are committed by all members.
 
     `at`: the time of the last step, from scripts that another runtime leads. `of`: the samples of the whole
-    training, if the script knows them. `warned`: the last warnings of the worker's process.
+    training, if the script knows them. `warned`: the last warnings of the worker's process. `saved`: the step
+    of the last checkpoint that is whole on the disk, as far as the worker knows.
     """
 
     generation: Count
@@ -93,6 +94,7 @@ class Standing(OfWorker):
     at: Number | None = None
     of: Count | None = None
     warned: Texts = Field(default_factory=list)
+    saved: Count | None = None
 
 
 class Progress(Standing):
@@ -155,6 +157,13 @@ class Failed(OfWorker):
     reason: Text
 
 
+class Warned(OfWorker):
+    """The last warnings of a script that tells of no progress; none: they were taken back."""
+
+    type: Literal["warned"]
+    warned: Texts
+
+
 class Busy(OfWorker):
     """The script works apart from the others, for `seconds` at most; 0: not any more. The others wait."""
 
@@ -170,6 +179,20 @@ class Kv(OfWorker):
     generation: Count
     key: Word
     value: Entry
+
+
+# worker -> agent
+
+
+class TakenSnapshot(Schema):
+    """A whole snapshot of the state after `step` steps lies in the first `bytes` of a piece of shared memory,
+    which is the agent's from now on: it writes that to `file` in the trainer's folder of checkpoints."""
+
+    type: Literal["snapshot"]
+    slot: int
+    bytes: Count
+    file: Word
+    step: Count
 
 
 # agent -> daemon
@@ -207,6 +230,7 @@ class Exited(About):
     `reason`: why the agent ended it or could not start it, or empty; `last`: the last progress that the
     worker reported, {} on the wire if none. The agent repeats it until the daemon has heard it.
     `unfit`: it was not started, as the node has too few devices for it: its program has done nothing wrong.
+    `kept`: the step of the trainer's last checkpoint (0: there is none), if no other member has the state.
     """
 
     type: Literal["exited"]
@@ -214,6 +238,7 @@ class Exited(About):
     phase: AgentPhase
     reason: Text
     unfit: bool = False
+    kept: Count | None = None
     last: Annotated[
         Annotated[Progress | Finished | Left, Field(discriminator="type")] | None, WrapValidator(_last_words)
     ]
@@ -284,6 +309,7 @@ FromWorker = (
     | Broken
     | Busy
     | Failed
+    | Warned
     | Kv
 )
 """What a worker says."""

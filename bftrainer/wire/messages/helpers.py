@@ -1,4 +1,4 @@
-"""What goes between the daemon or an agent and the processes that help them."""
+"""Messages between the daemon or an agent and the processes that help them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Lost(Schema):
     type: Literal["lost"]
 
 
-class Failed(Schema):
+class DriverFailed(Schema):
     """No driver could be started, for this reason. `DriverProcesses` says so."""
 
     type: Literal["failed"]

@@ -1,4 +1,4 @@
-"""What the daemon tells agents, and agents their workers. `launch.orders` makes most of them."""
+"""Messages of the daemon to agents, and of agents to their workers. `launch.messages` makes most of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Challenge(Schema):
     nonce: str
 
 
-class Answer(Schema):
+class HelloAnswer(Schema):
     """To a hello: welcome, or later, when the daemon has just started and knows no pilots yet."""
 
     type: Literal["welcome", "later"]
@@ -28,6 +28,7 @@ class Warm(Schema):
     type: Literal["warm"]
     command: list[str]
     workdir: str
+    folder: str = ""
     env: dict[str, str]
 
 
@@ -35,8 +36,9 @@ class Start(Schema):
     """Start a worker, `delay_s` from now. Ignored unless `generation` is above that of what runs.
 
     `workers`: of how many processes it consists, each with a device of its own; `log`: the file for its
-    output; `gated`: hold it before its script until `go`; `warm`: fork it from the warm process where that
-    is possible; `worker`: what `elastic` in it has to know.
+    output; `write_s`: how long the agent may write its state when it is told to end; `gated`: hold it before
+    its script until `go`; `warm`: fork it from the warm process where that is possible; `worker`: what
+    `elastic` in it has to know.
     """
 
     type: Literal["start"]
@@ -44,11 +46,13 @@ class Start(Schema):
     generation: int
     command: list[str]
     workdir: str
+    folder: str = ""
     env: dict[str, str]
     log: str
     workers: int
     delay_s: float
     grace_s: float
+    write_s: float = 0.0
     gated: bool
     warm: bool
     worker: dict[str, Any]
@@ -100,6 +104,17 @@ class RelayedBusy(Schema):
     trainer: int
     node: str
     seconds: float
+
+
+class WrittenSnapshot(Schema):
+    """To a worker: the agent is done with a snapshot, whose memory is the worker's again. `saved`: whether it
+    is whole on the disk; if not, `error` says why, or a later one took its place."""
+
+    type: Literal["written"]
+    slot: int
+    step: int
+    saved: bool
+    error: str
 
 
 class Stop(Schema):

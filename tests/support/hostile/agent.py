@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from bftrainer.agent.connection import Connection
-from bftrainer.agent.outbox import Outbox
+from bftrainer.agent.connection import DaemonConnection
+from bftrainer.agent.outbox import AgentOutbox
 from tests.support.waiting import until_true
 
 
-class _Anything(Outbox):
+class _Anything(AgentOutbox):
     """Sends whatever it is told, at once, and merges and drops nothing."""
 
     def tell(self, message: Any) -> None:
@@ -34,7 +34,9 @@ class PosingAgent:
     def __init__(self, socket: Path, node: str, tag: str, secret: str, workers: list[Any]) -> None:
         self._workers = workers
         self.heard: list[dict[str, Any]] = []
-        self.connection = Connection(node=node, tag=tag, secret=secret, daemon=str(socket), orphan_s=1e9)
+        self.connection = DaemonConnection(
+            node=node, tag=tag, secret=secret, daemon=str(socket), orphan_s=1e9
+        )
         self.connection._outbox = self._outbox = _Anything()
 
     def running(self) -> list[Any]:

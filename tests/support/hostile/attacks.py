@@ -41,10 +41,12 @@ def on() -> None:
 
 
 @contextlib.contextmanager
-def attacking(kind: str, *, by_stranger: bool = False, **arguments: Any) -> Iterator[subprocess.Popen[str]]:
+def attacking(
+    kind: str, *, by_stranger: bool = False, uid: int = NOBODY, **arguments: Any
+) -> Iterator[subprocess.Popen[str]]:
     """Attack as the function `kind` of this module does, until the end of the block; where we are root, as
-    another user if it is to be a stranger."""
-    user = NOBODY if by_stranger and os.geteuid() == 0 else os.geteuid()
+    the user `uid` if it is to be a stranger."""
+    user = uid if by_stranger and os.geteuid() == 0 else os.geteuid()
     command = [sys.executable, "-m", __spec__.name, kind, str(user), json.dumps(arguments, default=str)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
@@ -121,6 +123,59 @@ def asking(at: str, paths: list[str], per_s: float) -> None:
                 await answer.read()
 
     _with_session(at, lambda http: _together(*(ask(http, path) for path in paths)))
+
+
+def every_door(at: str, studies: list[str], spec: str) -> None:
+    """Use every door of the API at once, as fast as the daemon lets one user: submit these studies and this
+    spec, look at all that came of it, order, and send bodies that are huge or have no end."""
+    ways = ("", "?course=1000", "?trials=100&course=1000", "?trials=100000")
+    numbers = range(1, 2 * len(studies) + 1)
+    asked = [("GET", f"/v1/studies/{n}{way}", b"") for n in numbers for way in ways]
+    asked += [("GET", f"/v1/{path}", b"") for path in ("studies?limit=1000", "trainers?limit=1000")]
+    asked += [("GET", path, b"") for path in ("/v1/events?limit=10000", "/v1/pool", "/metrics", "/v1/status")]
+    ordered = [("POST", f"/v1/studies/{n}/{word}", b"") for n in numbers for word in ("pause", "resume")]
+    ordered += [("POST", f"/v1/studies/{n}/priority", b'{"priority": 0.5}') for n in numbers]
+    ordered += [("POST", f"/v1/studies/{n}/cancel", b"") for n in numbers]
+    body = {"name": "a.yaml", "base": "/"}
+    submitted = [("POST", "/v1/studies", json.dumps({"spec": text, **body}).encode()) for text in studies]
+    submitted += [("POST", "/v1/trainers", json.dumps({"spec": spec, **body}).encode())] * len(studies)
+    huge = [("POST", "/v1/studies", b" " * 50_000_000), ("POST", "/v1/trainers", b"[" * 64_000)]
+
+    async def send(http: aiohttp.ClientSession, requests: list[tuple[str, str, bytes]]) -> None:
+        for method, path, sent in itertools.cycle(requests):
+            with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+                async with http.request(method, f"http://bftrainer{path}", data=sent) as answer:
+                    await answer.read()
+            await asyncio.sleep(0.01)
+
+    def work(http: aiohttp.ClientSession) -> Awaitable[None]:
+        several = [*[submitted] * 3, *[asked] * 6, ordered, huge]
+        return _together(*(send(http, requests) for requests in several))
+
+    _with_session(at, work)
+
+
+def submitting(at: str, into: str, spec: str, study: str, every_s: float) -> None:
+    """Submit this spec and this study again and again, as a user who means no harm, and cancel what was
+    taken; append the seconds that each submission took."""
+    file = Path(into).open("a", buffering=1)  # noqa: SIM115  until the end of the process
+
+    async def submit(http: aiohttp.ClientSession) -> None:
+        for number in itertools.count():
+            kind, text = ("trainers", spec) if number % 2 else ("studies", study)
+            body = {"spec": text.replace("NAME", f"fair{number}"), "name": "a.yaml", "base": "/"}
+            began = time.monotonic()
+            async with http.post(f"http://bftrainer/v1/{kind}", json=body) as answer:
+                told = await answer.json()
+            took = {"kind": kind, "status": answer.status, "took_s": time.monotonic() - began}
+            file.write(json.dumps(took) + "\n")
+            if answer.status == 201:
+                way = ("DELETE", "") if kind == "trainers" else ("POST", "/cancel")
+                async with http.request(way[0], f"http://bftrainer/v1/{kind}/{told['id']}{way[1]}") as answer:
+                    await answer.read()
+            await asyncio.sleep(every_s)
+
+    _with_session(at, submit)
 
 
 # by strangers
@@ -262,7 +317,7 @@ async def _together(*work: Awaitable[None]) -> None:
     await asyncio.gather(*work)
 
 
-KINDS = (lock, bursts, specs, asking, connections, hellos, pings, agent_flood)
+KINDS = (lock, bursts, specs, asking, every_door, submitting, connections, hellos, pings, agent_flood)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.memory import Machine, MemoryScheduler
+from bftrainer.wire.hub import HubLimits
 from tests.support.hostile.agent import PosingAgent
 from tests.support.nodes_world import settings_in
 from tests.support.waiting import until_true
@@ -31,7 +32,6 @@ T = TypeVar("T")
 NODES = frozenset(f"n{n}" for n in range(300))
 """Many: one whose agent has misbehaved is left alone for a while."""
 PLENTY: dict[str, object] = {
-    "max_messages_per_second": 10_000,
     "max_requests_per_second": 10_000,
     "max_submits_per_minute": 100_000,
     "submissions_per_minute": 6000,
@@ -104,6 +104,7 @@ class Fuzzed:
         own = self._settings
         self._store, ready = SqlStore(own.database), asyncio.Event()
         self.daemon = Daemon(own, MemoryScheduler(self.machine, time.time), self._store, WallClock())
+        self.daemon.hub._limits = HubLimits(per_second=10_000)
         take = self.daemon.agents.said
 
         def said(node: str, message: Any) -> None:
@@ -144,6 +145,16 @@ class Fuzzed:
         status, said = self.ask("POST", "/v1/trainers", body)
         if status == 201:
             self.ask("DELETE", f"/v1/trainers/{json.loads(said)['id']}")
+        return status, said
+
+    def submit_study(self, text: str) -> tuple[int, bytes]:
+        """Submit a study; look at it and cancel it again if it was taken."""
+        body = json.dumps({"spec": text, "name": "study.yaml", "base": "/"}).encode()
+        status, said = self.ask("POST", "/v1/studies", body)
+        if status == 201:
+            path = f"/v1/studies/{json.loads(said)['id']}"
+            assert self.ask("GET", path)[0] == 200
+            assert self.ask("POST", f"{path}/cancel")[0] == 200
         return status, said
 
     # agents

@@ -21,7 +21,9 @@ import time
 import traceback
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
+
+from bftrainer.threads import GapSelector
 
 NOTED_S = 0.001
 NAMED_S = 0.01
@@ -30,18 +32,8 @@ FLUSH_S = 0.25
 _libc = ctypes.PyDLL(None)  # keeps the interpreter's lock: to let go of it would be a wait of its own
 
 
-class Waits(Protocol):
-    """What is told when a loop begins and ends to wait."""
-
-    def begin(self) -> None:
-        """A turn begins."""
-
-    def end(self) -> None:
-        """A turn ends."""
-
-
 class Turns:
-    """Measures the turns of the loop that runs in the thread that has made it; writes to `path`."""
+    """Measures the turns of the loop whose thread has made it; writes to `path`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -121,36 +113,22 @@ class Turns:
                     out.write("".join(json.dumps(line) + "\n" for line in lines))
 
 
-class _Selector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
-    """Tells when it begins and ends to wait."""
+def measure(path: Path) -> None:
+    """Have the turns of the daemon's event loop be written to `path`."""
+    waits, made = selectors.DefaultSelector.select, list[Turns]()
 
-    def __init__(self, turns: Waits) -> None:
-        super().__init__()
-        self._turns = turns
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self._turns.end()
-        ready: list[tuple[selectors.SelectorKey, int]] = super().select(timeout)
-        self._turns.begin()
+    def select(own: Any, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if not isinstance(own, GapSelector):
+            return waits(own, timeout)
+        if not made:
+            made.append(Turns(path))
+            made[0].start()
+        made[0].end()
+        ready = waits(own, timeout)
+        made[0].begin()
         return ready
 
-
-class _Policy(asyncio.DefaultEventLoopPolicy):
-    """Makes event loops whose turns are measured."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._path = path
-
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        turns = Turns(self._path)
-        turns.start()
-        return asyncio.SelectorEventLoop(_Selector(turns))
-
-
-def measure(path: Path) -> None:
-    """Have the turns of the event loop that this thread makes next be written to `path`."""
-    asyncio.set_event_loop_policy(_Policy(path))
+    selectors.DefaultSelector.select = select  # type: ignore[method-assign]
 
 
 def _name(handle: asyncio.Handle) -> str:
@@ -164,7 +142,8 @@ def _name(handle: asyncio.Handle) -> str:
             names.append(getattr(coroutine, "__qualname__", type(coroutine).__name__))
             coroutine = getattr(coroutine, "cr_await", None)
         return " > ".join(names)
-    return getattr(callback, "__qualname__", repr(callback)[:100])
+    # no repr: that of a bound method has all of its object, such as a study with thousands of trials
+    return str(getattr(callback, "__qualname__", type(callback).__qualname__))
 
 
 def _stack(frame: FrameType | None) -> str:

@@ -15,14 +15,14 @@ import torch
 from torch import nn
 
 from bftrainer import elastic
-from bftrainer.elastic.state import chunks, passage
+from bftrainer.elastic.state import chain
 
 LENGTH = 5_000
 kind, where = sys.argv[1:3]
 delay = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
 if len(sys.argv) > 4:
-    chunks.MESSAGE = int(sys.argv[4]) // passage.AHEAD
-    passage.Passage.open = passage.Passage.end
+    chain.MESSAGE = int(sys.argv[4]) // chain.AHEAD
+    chain.Passage.open = chain.Passage.end
 
 
 class Odd(nn.Module):

@@ -115,7 +115,7 @@ def test_workers_that_do_not_leave_hold_a_preempted_pilot_only_until_slurmd_look
 class _Training:
     """A worker that generation 7 started, and what it was told."""
 
-    generation, phase, has_started = 7, "member", True
+    generation, phase, has_started, has_the_only_state = 7, "member", True, False
 
     def __init__(self) -> None:
         self.told: list[str] = []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.agent.devices import devices_of, names_in, seen, vendor_of
+from bftrainer.agent.devices import devices_of, names_in, seen, told_to_use_cpu, vendor_of
 
 NAMES = st.one_of(
     st.integers(0, 200).map(str),
@@ -100,3 +100,16 @@ def test_where_no_driver_says_whose_devices_they_are_every_variable_names_the_wo
     assert [seen([device]) for device in found.all] == [dict.fromkeys(everyones, name) for name in "23"]
     other = devices_of({"CUDA_VISIBLE_DEVICES": "2,3", "ZE_AFFINITY_MASK": "0"})
     assert seen(other.all[:1]) == {"CUDA_VISIBLE_DEVICES": "2"}, "that is not said of these devices"
+
+
+def test_accelerate_is_told_to_use_the_cpu_where_a_worker_sees_no_gpu() -> None:
+    told, nvidia = {"ACCELERATE_USE_CPU": "true"}, {"/dev/nvidiactl": True}
+    assert told_to_use_cpu({}, {"/dev/nvidiactl": False}) == told
+    assert told_to_use_cpu({"SIMULATED_VISIBLE_DEVICES": "0,1"}, {}) == told, "these compute nothing"
+    for hidden in ("", "-1", "NoDevFiles"):
+        assert told_to_use_cpu({"CUDA_VISIBLE_DEVICES": hidden}, nvidia) == told
+    assert told_to_use_cpu({}, nvidia) == {}, "PyTorch may find one"
+    assert told_to_use_cpu({"CUDA_VISIBLE_DEVICES": "0"}, nvidia) == {}
+    assert (
+        told_to_use_cpu({"CUDA_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": "1"}, {"/dev/kfd": True}) == {}
+    )

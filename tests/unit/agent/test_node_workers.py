@@ -171,14 +171,20 @@ def test_cores_are_those_of_the_seat(tmp_path: Path) -> None:
     assert f"cores {{{core}}}" in (tmp_path / "t" / "n+2.log").read_text()
 
 
-def test_once_the_work_is_done_only_the_first_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("done", "end"), [((0,), (0, "")), ((0, 1, 2), (3, "worker 1 of 3 on n ended with exit code 3"))]
+)
+def test_once_the_work_is_done_none_takes_others_along_and_a_failure_counts(
+    tmp_path: Path, done: tuple[int, ...], end: tuple[int, str]
+) -> None:
     script = UP + "until [ -e go ]; do sleep 0.01; done; [ $SEAT = 1 ] && exit 3; sleep 0.3; exit 0"
 
     async def story() -> None:
         node = Node(tmp_path, script)
         await node.start()
-        node.workers._all[0]._hear({"type": "finished"})
+        for rank in done:  # under torchrun and Horovod, the first alone says so
+            node.workers._all[rank]._hear({"type": "finished"})
         (tmp_path / "go").touch()
-        assert await node.end() == (0, "")
+        assert await node.end() == end
 
     told(story)

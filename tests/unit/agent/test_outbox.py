@@ -10,7 +10,7 @@ import pytest
 
 from bftrainer.agent import outbox as outbox_module
 from bftrainer.agent.connection import MAX_SENT, written
-from bftrainer.agent.outbox import MAX_ENDS, MAX_WAITING, Outbox
+from bftrainer.agent.outbox import MAX_ENDS, MAX_WAITING, AgentOutbox
 
 
 def said(kind: str, trainer: int = 1, generation: int = 1, **fields: Any) -> dict[str, Any]:
@@ -22,13 +22,13 @@ def end(trainer: int) -> dict[str, Any]:
     return {"type": "exited", "trainer": trainer, "started": 1, "run": 0, "code": 0}
 
 
-async def all_of(outbox: Outbox) -> list[dict[str, Any]]:
+async def all_of(outbox: AgentOutbox) -> list[dict[str, Any]]:
     return [await outbox.get() for _ in range(len(outbox._queue))]
 
 
 def test_reports_of_progress_are_merged_and_never_overtaken() -> None:
     async def story() -> None:
-        outbox = Outbox()
+        outbox = AgentOutbox()
         outbox.connect()
         outbox.tell(said("progress", step=1, rate=2.0, metrics={"loss": 3.0}))
         first = await asyncio.wait_for(outbox.get(), 1)
@@ -55,7 +55,7 @@ def test_reports_of_progress_are_merged_and_never_overtaken() -> None:
 
 def test_reports_of_two_memberships_are_not_merged() -> None:
     async def story() -> None:
-        outbox = Outbox()
+        outbox = AgentOutbox()
         outbox.connect()
         outbox.tell(said("progress", step=0))
         outbox.tell(said("progress", step=1, metrics={"loss": 3.0}))
@@ -74,7 +74,7 @@ def test_reports_of_two_memberships_are_not_merged() -> None:
 
 def test_without_a_connection_only_ends_are_kept_until_the_daemon_has_heard_them() -> None:
     async def story() -> None:
-        outbox = Outbox()
+        outbox = AgentOutbox()
         outbox.tell(said("ready"))
         outbox.tell(end(1))
         outbox.connect()
@@ -92,7 +92,7 @@ def test_without_a_connection_only_ends_are_kept_until_the_daemon_has_heard_them
 
 def test_what_waits_is_bounded_and_ends_come_first(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
-        outbox = Outbox()
+        outbox = AgentOutbox()
         outbox.connect()
         for _ in range(2 * MAX_WAITING):
             outbox.tell(said("joined"))
@@ -112,7 +112,7 @@ def test_progress_that_waits_is_lost_with_its_connection(monkeypatch: pytest.Mon
     monkeypatch.setattr(outbox_module, "REPORT_S", 0.01)
 
     async def story() -> None:
-        outbox = Outbox()
+        outbox = AgentOutbox()
         outbox.connect()
         outbox.tell(said("progress", step=0))
         outbox.tell(said("progress", step=1))

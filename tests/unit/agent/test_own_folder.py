@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from bftrainer.agent.agent import Agent
+from bftrainer.agent.files.logs import FolderError, own_folder
 from bftrainer.agent.warm import WarmPool
-from bftrainer.agent.worker import FolderError, Worker, own_folder
+from bftrainer.agent.worker import WorkerProcess
 
 
 def test_a_trainers_folder_is_its_users_alone(tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ def test_a_trainer_without_its_folder_has_failed_itself_and_is_told_why(tmp_path
 
     async def scenario() -> None:
         agent = Agent.__new__(Agent)
-        worker = Worker(
+        worker = WorkerProcess(
             *(order, "n", "127.0.0.1", WarmPool("n"), lambda *_: None),
             lambda _, code, reason: told.append((code, reason)),
         )

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.agent.devices import Devices, devices_of
+from bftrainer.agent.devices import PilotDevices, devices_of
 from bftrainer.agent.health import FAILURES, Health
 from bftrainer.agent.seats import Seat, Seats, SeatsError
 
 
-def pilot(*names: str) -> Devices:
+def pilot(*names: str) -> PilotDevices:
     return devices_of({"CUDA_VISIBLE_DEVICES": ",".join(names)})
 
 
 def test_a_single_worker_keeps_the_environment_of_its_pilot() -> None:
-    assert Seats(Devices(), range(8)).give(1, {}, together=False) == [Seat()]
+    assert Seats(PilotDevices(), range(8)).give(1, {}, together=False) == [Seat()]
     assert Seats(pilot("4", "6"), range(8)).give(1, {}, together=False) == [Seat()], "it may use both"
 
 
@@ -40,7 +40,7 @@ def test_a_spec_may_set_the_number_of_threads() -> None:
 def test_more_workers_than_devices_are_refused_with_what_to_do() -> None:
     with pytest.raises(SeatsError, match=r"4 workers are asked for \(nodes.workers\), and the node has 2"):
         Seats(pilot("0", "1"), range(4)).give(4, {}, together=False)
-    assert len(Seats(Devices(), range(4)).give(4, {}, together=False)) == 4, "where there are no devices"
+    assert len(Seats(PilotDevices(), range(4)).give(4, {}, together=False)) == 4, "where there are no devices"
 
 
 def test_a_device_that_fails_worker_after_worker_is_taken_out() -> None:

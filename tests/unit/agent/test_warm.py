@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer.agent.process import Program
-from bftrainer.elastic.members.channel import AGENT_GONE
+from bftrainer.elastic.process.channel import AGENT_GONE
 from bftrainer.elastic.programs import preload
 
 

@@ -13,7 +13,7 @@ import pytest
 from bftrainer.agent import worker as worker_module
 from bftrainer.agent.process import Program
 from bftrainer.agent.warm import WarmPool
-from bftrainer.agent.worker import Worker
+from bftrainer.agent.worker import WorkerProcess
 
 ORDER: dict[str, Any] = {"trainer": 1, "generation": 2, "command": ["a"], "workdir": None, "env": {}}
 
@@ -25,7 +25,7 @@ def test_the_last_words_of_a_worker_are_told_before_its_end(monkeypatch: pytest.
         return 0
 
     async def story() -> None:
-        worker = Worker(
+        worker = WorkerProcess(
             ORDER,
             "n",
             "127.0.0.1",
@@ -49,7 +49,7 @@ def test_the_last_words_of_a_worker_are_told_before_its_end(monkeypatch: pytest.
 def test_the_last_progress_has_all_figures_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that were reported while the daemon was gone go with the worker's end."""
     monkeypatch.setattr(worker_module, "MAX_FIGURES", 3)
-    worker = Worker(ORDER, "n", "127.0.0.1", WarmPool("n"), lambda *_: None, lambda *_: None)
+    worker = WorkerProcess(ORDER, "n", "127.0.0.1", WarmPool("n"), lambda *_: None, lambda *_: None)
     worker._hear({"type": "metrics", "metrics": {"loss": 3.0}})
     assert worker.last == {}, "figures alone are no progress"
     for message in (
@@ -72,7 +72,7 @@ def test_the_log_says_when_a_worker_started(tmp_path: Path) -> None:
     order = {**ORDER, "log": str(log), "gated": True, "warm": False, "worker": {}}
 
     async def story() -> None:
-        worker = Worker(order, "n", "127.0.0.1", WarmPool("n"), lambda *_: None, lambda *_: None)
+        worker = WorkerProcess(order, "n", "127.0.0.1", WarmPool("n"), lambda *_: None, lambda *_: None)
         await worker.start()
         worker.fail("")
 
@@ -90,7 +90,7 @@ def test_a_worker_that_is_told_to_stop_just_as_it_starts_never_starts(
     monkeypatch.setattr(worker_module, "spawn", lambda *_, **__: pytest.fail("its script was started"))
 
     async def story() -> None:
-        worker = Worker(
+        worker = WorkerProcess(
             order, "n", "127.0.0.1", WarmPool("n"), lambda *_: None, lambda _, code, why: ends.append(code)
         )
         starting = asyncio.create_task(worker.start())
@@ -108,7 +108,7 @@ def test_what_is_no_message_of_a_worker_is_dropped_and_the_rest_heard(
     told: list[str] = []
 
     async def story() -> None:
-        worker = Worker(
+        worker = WorkerProcess(
             *(ORDER, "n", "127.0.0.1", WarmPool("n")),
             *(lambda _, message: told.append(message["type"]), lambda *_: None),
         )
@@ -140,7 +140,7 @@ def test_a_worker_that_says_too_much_waits_and_its_reports_do_not(monkeypatch: p
         waits.append(seconds)
 
     async def story() -> None:
-        worker = Worker(
+        worker = WorkerProcess(
             *(ORDER, "n", "127.0.0.1", WarmPool("n")),
             *(lambda _, message: told.append(message["type"]), lambda *_: None),
         )
@@ -161,7 +161,7 @@ def test_a_worker_that_does_not_read_its_orders_is_killed(monkeypatch: pytest.Mo
     monkeypatch.setattr(worker_module, "kill_group", killed := [].append)
 
     async def story() -> None:
-        worker = Worker(ORDER, "n", "127.0.0.1", WarmPool("n"), lambda *_: None, lambda *_: None)
+        worker = WorkerProcess(ORDER, "n", "127.0.0.1", WarmPool("n"), lambda *_: None, lambda *_: None)
         ours, theirs = socket.socketpair()
         with theirs:
             _, worker._writer = await asyncio.open_connection(sock=ours)
@@ -189,3 +189,18 @@ def test_nothing_is_forked_from_a_process_with_another_environment() -> None:
             return await pool.fork(program, {}, title="a", gated=False, channel=0, output=1)
 
     assert asyncio.run(story()) is None
+
+
+def test_a_program_with_a_folder_of_its_own_has_there_what_the_workdir_has(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "train.py").write_text("pass")
+    folder = tmp_path / ".bftrainer" / "s-1" / "0-files"
+    program = Program(command=("python", "train.py"), workdir=str(tmp_path), env={}, folder=str(folder))
+    for _ in range(2):  # each start, on each node
+        program.make_folder()
+        assert {path.name for path in folder.iterdir()} == {"data", "train.py"}, "and no link to itself"
+        assert (folder / "train.py").read_text() == "pass"
+    (folder / "best.pt").write_text("own")
+    (tmp_path / "best.pt").write_text("another's")
+    program.make_folder()
+    assert (folder / "best.pt").read_text() == "own", "what the script has written stays"

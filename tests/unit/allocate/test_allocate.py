@@ -11,11 +11,11 @@ from itertools import pairwise
 import pytest
 
 from bftrainer.allocate import ALLOCATORS, equal, knapsack, milp, relax, solvers, value
-from bftrainer.allocate.answer import Answer
 from bftrainer.allocate.piecewise import Encoding
+from bftrainer.allocate.solvers import SolverAnswer
 from bftrainer.errors import SolverError
 from bftrainer.model.policy import EngineSettings
-from bftrainer.model.problem import Candidate, Cap, Group, Plan, PlanStatus, Problem
+from bftrainer.model.problem import Candidate, Cap, NodeGroup, Plan, PlanStatus, Problem
 from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import Cost, RescaleCosts
 from tests.support import oracle
@@ -260,7 +260,7 @@ def test_auto_takes_the_exact_method_where_it_is_exact_and_the_milp_elsewhere() 
 
 
 def test_auto_asks_no_solver_where_the_relaxation_leaves_no_gap() -> None:
-    group = Group(size=4, departures=0.5)
+    group = NodeGroup(size=4, departures=0.5)
     slow = RescaleCosts(down=Cost(stall_s=10.0))
     candidates = (linear_trainer(1, n_max=4, costs=slow), linear_trainer(2, n_max=4, costs=slow))
     problem = Problem(pool_size=8, t_fwd_s=120.0, candidates=candidates, groups=(group, group))
@@ -270,7 +270,7 @@ def test_auto_asks_no_solver_where_the_relaxation_leaves_no_gap() -> None:
 
 
 def test_a_solver_that_fails_leaves_the_exact_methods_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(name: str, model: object, limits: object) -> Answer:
+    def fail(name: str, model: object, limits: object) -> SolverAnswer:
         raise SolverError("the licence ran out")
 
     monkeypatch.setattr(milp, "solve", fail)
@@ -312,7 +312,7 @@ def test_equal_shares_keep_caps_and_know_one_class() -> None:
         caps=(Cap(trainers=frozenset({1, 2}), n_max=3),),
     )
     assert dict(equal.allocate(problem).counts) == {1: 2, 2: 1}
-    classes = (Group(size=2, node_class="a"), Group(size=2, node_class="b"))
+    classes = (NodeGroup(size=2, node_class="a"), NodeGroup(size=2, node_class="b"))
     with pytest.raises(ValueError, match="one class of nodes: use the allocator auto"):
         equal.allocate(replace(problem, groups=classes))
 
@@ -320,7 +320,7 @@ def test_equal_shares_keep_caps_and_know_one_class() -> None:
 def test_the_exact_method_refuses_what_it_does_not_cover() -> None:
     problem = Problem(pool_size=4, t_fwd_s=120.0, candidates=(linear_trainer(1),))
     cap = Cap(trainers=frozenset({1}), n_max=1)
-    for other in (replace(problem, caps=(cap, cap)), replace(problem, groups=(Group(size=4),))):
+    for other in (replace(problem, caps=(cap, cap)), replace(problem, groups=(NodeGroup(size=4),))):
         assert not knapsack.exact_for(other)
         with pytest.raises(ValueError, match="use the allocator milp or auto"):
             knapsack.allocate(other)
@@ -373,9 +373,9 @@ def hard_problem() -> Problem:
     return Problem(pool_size=400, t_fwd_s=120.0, candidates=tuple(candidates))
 
 
-def hurried(found: bool, bound: float | None) -> Callable[..., Answer]:
+def hurried(found: bool, bound: float | None) -> Callable[..., SolverAnswer]:
     """A solver that says that it ran out of time with what it was given."""
-    return lambda name, model, limits: Answer(optimal=False, found=found, bound=bound)
+    return lambda name, model, limits: SolverAnswer(optimal=False, found=found, bound=bound)
 
 
 def test_milp_out_of_time_takes_the_best_of_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:

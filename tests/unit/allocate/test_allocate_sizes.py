@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from bftrainer.allocate import equal, milp, relax, value
-from bftrainer.allocate.answer import Answer
+from bftrainer.allocate.solvers import SolverAnswer
 from bftrainer.model.problem import Candidate, PlanStatus, Problem
 from bftrainer.model.sizes import AllowedSizes
 from tests.support import oracle
@@ -50,7 +50,7 @@ def test_equal_shares_within_caps_are_allowed_sizes(seed: int) -> None:
 
 
 def test_out_of_time_the_current_map_is_kept_as_far_as_it_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped = Answer(optimal=False, found=False, bound=1e9)
+    stopped = SolverAnswer(optimal=False, found=False, bound=1e9)
     monkeypatch.setattr(milp, "solve", lambda name, model, limits: stopped)
     seven = Candidate(trainer=1, n_min=1, n_max=8, current=7, curve=((8, 8.0),), sizes=POWERS)
     few = replace(seven, trainer=2, n_min=4, current=3)

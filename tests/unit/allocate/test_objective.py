@@ -7,8 +7,8 @@ import random
 import pytest
 
 from bftrainer.allocate import metric, value
-from bftrainer.model.problem import Candidate, Group, Problem
-from bftrainer.model.trainer import Cost, RescaleCosts
+from bftrainer.model.problem import Candidate, NodeGroup, Problem
+from bftrainer.model.trainer import Cost, Points, RescaleCosts
 from bftrainer.performance import curve
 from tests.support import oracle
 
@@ -141,6 +141,21 @@ def test_a_mixture_is_the_weighted_sum_of_its_parts() -> None:
     assert metric.metric("efficiency", FAST, 3.0) == metric.metric("efficiency", FAST)
 
 
+def test_an_objective_may_bend_the_table_of_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as the square root of the speed-up: 1 on one node, and the root of 3 on four."""
+
+    def fair(speeds: Points, unit: Points, priority: float) -> Points:
+        return tuple((n, (rate / curve.rate(unit, 1)) ** 0.5) for n, rate in speeds)
+
+    monkeypatch.setattr(metric, "OBJECTIVES", {**metric.OBJECTIVES, "fair": fair})
+    metric.parse.cache_clear()
+    metric.metric.cache_clear()
+    assert metric.metric("fair", FAST) == ((1, 1.0), (4, 3.0**0.5))
+    assert metric.metric("2*fair + efficiency", FAST) == ((1, 3.0), (4, 2 * 3.0**0.5 + 3.0))
+    metric.parse.cache_clear()
+    metric.metric.cache_clear()
+
+
 def test_curves_on_several_classes_count_in_one_unit() -> None:
     """Twice as fast there is twice as much worth, under every objective."""
     twice = tuple((n, 2 * rate) for n, rate in FAST)
@@ -169,7 +184,7 @@ def test_time_is_cut_where_a_group_is_expected_to_leave(remaining_s: float) -> N
         pool_size=3,
         t_fwd_s=60.0,
         candidates=(candidate,),
-        groups=(Group(size=2), Group(size=1, remaining_s=remaining_s)),
+        groups=(NodeGroup(size=2), NodeGroup(size=1, remaining_s=remaining_s)),
     )
     there_s = min(60.0, max(0.0, remaining_s))
     assert sum(duration for _, duration in value.slices(problem)) == 60.0
@@ -191,4 +206,4 @@ def test_where_a_trainer_is_compared_with_itself_a_lie_gains_little(objective: s
     assert dict(liar)[4] == pytest.approx(2.0 * dict(honest)[4])
     assert metric.metric("throughput", ((1, 10.0), (4, 1e12))) == ((1, 10.0), (4, 1e12))
     mixed = metric.metric(f"throughput+{objective}", ((1, 10.0), (4, 1e12)))
-    assert dict(mixed)[4] > 1e12
+    assert dict(mixed)[4] == pytest.approx(1e12), "only its throughput counts what it says"

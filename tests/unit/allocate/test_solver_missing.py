@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bftrainer.allocate import check_solver, decide, milp, solvers
-from bftrainer.allocate.answer import Answer
+from bftrainer.allocate.solvers import SolverAnswer
 from bftrainer.errors import SolverError
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Candidate, Cap, Problem
@@ -28,7 +28,7 @@ OVERLAPPING = replace(
 )
 
 
-def refuse(name: str, model: object, limits: object) -> Answer:
+def refuse(name: str, model: object, limits: object) -> SolverAnswer:
     raise SolverError("the licence ran out")
 
 
@@ -65,7 +65,7 @@ def test_a_solver_that_works_passes_its_trial(name: str) -> None:
 
 
 def test_a_solver_is_tried_and_not_only_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def expired(model: object, limits: object) -> Answer:
+    def expired(model: object, limits: object) -> SolverAnswer:
         raise RuntimeError("no licence")
 
     highs = replace(solvers.SOLVERS["highs"], run=expired)
@@ -79,7 +79,7 @@ def test_a_solver_is_tried_and_not_only_looked_for(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_solver_that_answers_nonsense_fails_its_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    for answer in (Answer(False, False, None), Answer(True, True, 1.0)):
+    for answer in (SolverAnswer(False, False, None), SolverAnswer(True, True, 1.0)):
         highs = replace(solvers.SOLVERS["highs"], run=lambda model, limits, answer=answer: answer)
         monkeypatch.setattr(solvers, "SOLVERS", {"highs": highs})
         with pytest.raises(SolverError, match="cannot solve a model of one variable"):
@@ -124,9 +124,9 @@ def test_a_library_that_is_missing_is_told_with_the_remedy(module: str, remedy: 
 
 
 def test_the_trial_says_which_solvers_work_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    def works(model: Any, limits: object) -> Answer:
+    def works(model: Any, limits: object) -> SolverAnswer:
         model.x.value = 1
-        return Answer(optimal=True, found=True, bound=1.0)
+        return SolverAnswer(optimal=True, found=True, bound=1.0)
 
     one = solvers.SOLVERS["highs"]
     known = {
@@ -137,3 +137,15 @@ def test_the_trial_says_which_solvers_work_instead(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(solvers, "SOLVERS", known)
     with pytest.raises(SolverError, match=r"solver highs is not here; .*, or take one of: cbc$"):
         solvers.require("highs")
+
+
+def test_the_solver_loads_no_more_of_scipy_than_matrices() -> None:
+    script = (
+        "import sys\nfrom bftrainer.allocate import check_solver\n"
+        "from bftrainer.model.policy import EngineSettings\n"
+        "assert not check_solver(EngineSettings(allocator='auto'))\n"
+        "found = [type(finder).__module__ for finder in sys.meta_path]\n"
+        "assert any(name.startswith('pyomo.') for name in found), 'Pyomo finds its own imports'\n"
+        "assert 'scipy.sparse' in sys.modules and 'scipy.stats' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from bftrainer.allocate.rules import Rules
-from bftrainer.allocate.window import Outcome, Part, Way, best, boxes
+from bftrainer.allocate.window import Outcome, Region, Way, best, boxes
 
 EVERYBODY = Rules(avoid_interference=False, users_share=True)
 
@@ -18,7 +18,7 @@ def way(worth: float, *counts: int, wide: bool | None = None) -> Way:
 
 
 def search(
-    parts: list[Part],
+    parts: list[Region],
     free: tuple[int, ...],
     caps: tuple[int, ...] = (),
     rules: Rules = EVERYBODY,
@@ -34,33 +34,39 @@ def worths(outcome: Outcome) -> list[float]:
 
 
 def test_each_part_has_the_way_with_which_all_are_worth_most() -> None:
-    parts = [Part("", [way(0.0, 0), way(5.0, 2)]), Part("", [way(0.0, 0), way(3.0, 1), way(4.0, 2)])]
+    parts = [
+        Region("", [way(0.0, 0), way(5.0, 2)]),
+        Region("", [way(0.0, 0), way(3.0, 1), way(4.0, 2)]),
+    ]
     assert worths(search(parts, (3,))) == [5.0, 3.0]
     assert worths(search(parts, (2,))) == [5.0, 0.0]
 
 
 def test_nothing_is_found_that_is_not_worth_more() -> None:
-    parts = [Part("", [way(0.0, 0), way(5.0, 2)])]
+    parts = [Region("", [way(0.0, 0), way(5.0, 2)])]
     assert search(parts, (2,), above=4.9).chosen is not None
     assert search(parts, (2,), above=5.0) == Outcome(None, 0, proven=True)
 
 
 def test_caps_bound_what_parts_have_together() -> None:
-    parts = [Part("", [way(0.0, 0), way(5.0, 2)], caps=(0,)), Part("", [way(0.0, 0), way(4.0, 2)], caps=(0,))]
+    parts = [
+        Region("", [way(0.0, 0), way(5.0, 2)], caps=(0,)),
+        Region("", [way(0.0, 0), way(4.0, 2)], caps=(0,)),
+    ]
     assert worths(search(parts, (4,), caps=(3,))) == [5.0, 0.0]
 
 
 def test_parts_that_meet_elsewhere_are_not_both_on_several_nodes() -> None:
     first = [way(1.0, 1, 0, wide=False), way(5.0, 1, 0, wide=True)]
     second = [way(1.0, 0, 1, wide=False), way(5.0, 0, 1, wide=True)]
-    parts = [Part("", first, meets=frozenset({1})), Part("", second, meets=frozenset({0}))]
+    parts = [Region("", first, meets=frozenset({1})), Region("", second, meets=frozenset({0}))]
     apart = Rules(avoid_interference=True, users_share=True)
     assert sorted(worths(search(parts, (1, 1), rules=apart))) == [1.0, 5.0]
     assert worths(search(parts, (1, 1))) == [5.0, 5.0]
 
 
 def test_a_search_that_is_cut_short_proves_nothing() -> None:
-    parts = [Part("", [way(float(n), n) for n in range(5)]) for _ in range(4)]
+    parts = [Region("", [way(float(n), n) for n in range(5)]) for _ in range(4)]
     assert not search(parts, (8,), tries=3).proven
     assert search(parts, (8,)).proven
 
@@ -77,9 +83,9 @@ def test_it_finds_what_trying_all_ways_finds(seed: int) -> None:
         chosen = rng.sample(every, min(6, len(every)))
         ways = [way(0.0, *(0,) * len(free)), *(way(rng.uniform(0, 9), *own) for own, _, _ in chosen)]
         meets = frozenset({1 - i}) if i < 2 and rng.random() < 0.5 else frozenset[int]()
-        parts.append(Part(rng.choice("ab"), ways, meets, (0,) if rng.random() < 0.5 else ()))
+        parts.append(Region(rng.choice("ab"), ways, meets, (0,) if rng.random() < 0.5 else ()))
     if parts[0].meets != frozenset({1}) or parts[1].meets != frozenset({0}):
-        parts[:2] = [Part(p.user, p.ways, frozenset(), p.caps) for p in parts[:2]]
+        parts[:2] = [Region(p.user, p.ways, frozenset(), p.caps) for p in parts[:2]]
     found = search(parts, free, caps, rules)
     every_way = product(*(part.ways for part in parts))
     most = max(sum(w.worth for w in ways) for ways in every_way if fits(parts, ways, free, caps, rules))
@@ -88,7 +94,7 @@ def test_it_finds_what_trying_all_ways_finds(seed: int) -> None:
 
 
 def fits(
-    parts: list[Part], ways: tuple[Way, ...], free: tuple[int, ...], caps: tuple[int, ...], rules: Rules
+    parts: list[Region], ways: tuple[Way, ...], free: tuple[int, ...], caps: tuple[int, ...], rules: Rules
 ) -> bool:
     if sum(w.size for part, w in zip(parts, ways, strict=True) if part.caps) > caps[0]:
         return False

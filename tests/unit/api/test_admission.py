@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer.api.admission import BURST_S, Admission, Bounds, BusyError, Owner, Place
+from bftrainer.api.transport.admission import (
+    BURST_S,
+    Admission,
+    BusyError,
+    ConnectionPlace,
+    HttpLimits,
+    Owner,
+)
 from tests.support.serving import PLENTY, Places
 
 ALICE: Owner = ("user", 1001)
@@ -24,7 +31,7 @@ class Now:
         return self.s
 
 
-def evicted(*places: Place) -> list[int]:
+def evicted(*places: ConnectionPlace) -> list[int]:
     return [n for n, place in enumerate(places) if place.evicted]
 
 
@@ -39,14 +46,14 @@ def test_the_longest_idle_connection_of_the_user_makes_room() -> None:
 
 
 def test_a_client_whose_connection_makes_room_is_told_which_bound_and_what_to_do() -> None:
-    places = Places(Bounds(total=3, each=2, per_second=None, timeout_s=1.0, total_is="max_agents"))
+    places = Places(HttpLimits(total=3, each=2, per_second=None, timeout_s=1.0, total_is="max_agents"))
     first, second, _ = (places.enter(ALICE) for _ in range(3))
     places.enter(BOB)
     places.enter(LOGIN)
     said = [place.evicted for place in (first, second)]
     assert said[0] is not None and said[0].status == 429
     assert str(said[0]) == (
-        "2 connections of yours are open at once (max_connections_per_user), and another needs the place of "
+        "2 connections of yours are open at once, and another needs the place of "
         "this one, which was idle; try again in a moment"
     )
     assert said[1] is not None and said[1].status == 503
@@ -57,7 +64,7 @@ def test_a_client_whose_connection_makes_room_is_told_which_bound_and_what_to_do
 
 
 def test_the_user_with_the_most_makes_room_for_others() -> None:
-    places = Places(Bounds(total=6, each=5, per_second=None, timeout_s=1.0))
+    places = Places(HttpLimits(total=6, each=5, per_second=None, timeout_s=1.0))
     bobs = [places.enter(BOB)]
     alices = [places.enter(ALICE) for _ in range(5)]
     bobs += [places.enter(BOB) for _ in range(2)]
@@ -91,7 +98,7 @@ def test_a_user_that_munge_has_told_has_one_share_from_all_addresses() -> None:
         place.belongs_to(1001)
     third = places.enter(("address", "10.0.0.9"))
     third.works()
-    with pytest.raises(BusyError, match="max_connections_per_user") as refused:
+    with pytest.raises(BusyError, match="requests of yours are in work") as refused:
         third.belongs_to(1001)
     assert refused.value.status == 429
     assert places.taken == 3  # it keeps the address's place until it has its answer
@@ -136,7 +143,7 @@ def test_a_rate_is_for_each_owner_and_comes_back() -> None:
 
 def test_rates_of_those_that_are_quiet_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     now = Now()
-    monkeypatch.setattr("bftrainer.api.admission.MAX_QUIET", 10)
+    monkeypatch.setattr("bftrainer.api.transport.admission.MAX_QUIET", 10)
     places = Admission(replace(PLENTY, per_second=1.0), lambda *_: None, lambda _: None, now)
     for n in range(1000):
         now.s += 1.0
@@ -178,16 +185,16 @@ def test_a_flood_that_ends_is_told_in_full_and_then_forgotten() -> None:
 
 
 def test_other_bounds_hold_at_once_and_what_is_there_stays() -> None:
-    places = Places(Bounds(total=9, each=5, per_second=1.0, timeout_s=1.0))
+    places = Places(HttpLimits(total=9, each=5, per_second=1.0, timeout_s=1.0))
     places.now = Now()
     first = [places.enter(ALICE) for _ in range(4)]
     for place in first:
         place.works()
     with pytest.raises(BusyError, match="more than 1 requests in a second"):
         places.enter(ALICE)
-    places.change(Bounds(total=9, each=5, per_second=100.0, timeout_s=1.0))
+    places.change(HttpLimits(total=9, each=5, per_second=100.0, timeout_s=1.0))
     places.enter(ALICE).works()
-    places.change(Bounds(total=9, each=2, per_second=100.0, timeout_s=1.0))
+    places.change(HttpLimits(total=9, each=2, per_second=100.0, timeout_s=1.0))
     with pytest.raises(BusyError, match="2 requests of yours are in work already"):
         places.enter(ALICE)
     assert places.taken == 5 and not evicted(*first)

@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestServer
 
 from bftrainer.api.answers import PIECE, Answer, Answers
 from bftrainer.api.errors import errors
+from bftrainer.api.listing import dumps
 from tests.support.waiting import until_true
 
 MB = 1_000_000
@@ -24,10 +25,7 @@ class Served:
 
     def __init__(self, most: int, seconds: float) -> None:
         self.hit = list[tuple[str, str]]()
-        self.most, self.seconds = most, seconds
-        self.answers = Answers(
-            lambda: self.most, lambda: self.seconds, lambda bound, by: self.hit.append((bound, by))
-        )
+        self.answers = Answers(lambda bound, by: self.hit.append((bound, by)), most, seconds)
 
     async def large(self, request: web.Request) -> web.StreamResponse:
         return await self.answers.send(request, request.query["user"], LARGE)
@@ -66,6 +64,22 @@ def test_an_answer_comes_whole() -> None:
     asyncio.run(story())
 
 
+def test_a_head_is_answered_without_a_body_also_where_that_is_large() -> None:
+    async def story() -> None:
+        served = Served(64 * MB, 60.0)
+        async with served.running() as server:
+            reader, writer = await asyncio.open_connection(server.host, server.port)
+            for end in ("keep-alive", "close"):
+                asked = f"HEAD /large?user=ann HTTP/1.1\r\nHost: x\r\nConnection: {end}\r\n\r\n"
+                writer.write(asked.encode())
+                head = await reader.readuntil(b"\r\n\r\n")
+                assert head.startswith(b"HTTP/1.1 200 ") and b"Content-Length: 8000000\r\n" in head
+            assert await reader.read() == b"", "what came after the head would be taken for the next answer"
+            writer.close()
+
+    asyncio.run(story())
+
+
 def test_clients_that_do_not_read_hold_a_bounded_amount() -> None:
     async def story() -> None:
         served = Served(64 * MB, 60.0)
@@ -81,12 +95,12 @@ def test_clients_that_do_not_read_hold_a_bounded_amount() -> None:
             assert await status("/large", "ann") == 429, "a quarter of all is under way for ann"
             assert (await status("/small", "ann"), await status("/large", "bob")) == (200, 200)
             assert served.hit == [("max_answers_waiting_mb", "ann")]
-            served.most = 96 * MB
+            served.answers._most = 96 * MB
             writers.append(await stalled(server, "ann"))
             await until_true(lambda: served.answers._bytes["ann"] == 24 * MB)
             writers.pop().close()
             await until_true(lambda: served.answers._bytes["ann"] == 16 * MB)
-            served.most = 64 * MB
+            served.answers._most = 64 * MB
             for user in ("bob", "bob", "eve", "eve", "joe", "joe"):
                 writers.append(await stalled(server, user))
             await until_true(lambda: served.answers._bytes.total() == 64 * MB)
@@ -130,3 +144,7 @@ def test_a_client_that_does_not_take_its_answer_in_time_is_cut_off() -> None:
             writer.close()
 
     asyncio.run(story())
+
+
+def test_what_cannot_be_json_keeps_no_answer_back() -> None:
+    assert dumps({"time": b"\xff", "text": "\ud800"}) == '{"time": null, "text": "?"}'

@@ -14,9 +14,9 @@ import pytest
 
 from bftrainer.api import client as client_module
 from bftrainer.api.client import Client, DaemonError
-from bftrainer.api.connection import answer_without_request
-from bftrainer.api.listing import MAX_ROWS
+from bftrainer.api.listing import MAX_ROWS, NEXT
 from bftrainer.api.received import Allowance
+from bftrainer.api.transport.connection import answer_without_request
 
 OK = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 4\r\nConnection: close\r\n\r\ntrue"
@@ -166,6 +166,26 @@ def test_where_many_connect_a_client_waits_for_its_turn(
         assert called.result(20) is True
     for other in others:
         other.close()
+
+
+def test_a_studys_trials_beyond_one_answer_are_asked_for_page_by_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def page(
+        self: Client, path: str, query: dict[str, Any], allowance: Allowance
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        asked.append((path, query))
+        begin = int(query.get("after", -1)) + 1
+        more = {NEXT: str(begin + 3)} if begin < 8 else {}
+        return {"id": 7, "name": "s", "table": [{"number": n} for n in range(begin, begin + 4)]}, more
+
+    monkeypatch.setattr(Client, "_page", page)
+    found = Client(Path("s")).study("s", course=0)
+    assert [row["number"] for row in found["table"]] == list(range(12))
+    assert asked[0] == ("studies/s", {"course": 0})
+    assert asked[1:] == [("studies/7", {"course": 0, "after": after}) for after in ("3", "7")]
 
 
 def test_rows_beyond_one_answer_are_asked_for_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:

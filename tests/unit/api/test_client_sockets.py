@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.api.listen import bind_unix
-from bftrainer.api.sockets import AGENT_PORTION, Client, client_of, refuse_descriptors
+from bftrainer.api.transport.listen import bind_unix
+from bftrainer.api.transport.sockets import AGENT_PORTION, ClientSocket, client_of, refuse_descriptors
 from tests.support.passing import pass_lingering
 
 HOUR_S = 3600
@@ -19,7 +19,7 @@ SOON_S = 60.0
 ROOT = Path(__file__).parents[3]
 RECEIVER = """
 import socket, sys
-from bftrainer.api.sockets import UnixClient, interrupt_waits
+from bftrainer.api.transport.sockets import UnixClient, interrupt_waits
 from tests.support.passing import pass_lingering
 
 interrupt_waits()
@@ -59,7 +59,7 @@ def test_a_socket_for_users_refuses_descriptors_where_the_kernel_can(tmp_path: P
             pass_lingering(client, HOUR_S)
 
 
-def pair(family: int) -> tuple[socket.socket, Client]:
+def pair(family: int) -> tuple[socket.socket, ClientSocket]:
     """A client's end and ours."""
     if family == socket.AF_UNIX:
         theirs, ours = socket.socketpair()

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bftrainer.api.admission import Bounds
-from bftrainer.api.connection import MAX_HEAD, connection_of, whole
 from bftrainer.api.errors import errors
+from bftrainer.api.transport.admission import HttpLimits
+from bftrainer.api.transport.connection import MAX_HEAD, connection_of, whole
 from tests.support.serving import PLENTY, Places, serving
 from tests.support.waiting import until_true
 
@@ -36,7 +36,7 @@ class Rooms:
         self.app.add_routes(
             [
                 web.route("*", "/v1/echo", self.echo),
-                web.get("/v1/wait", self.wait),
+                web.route("*", "/v1/wait", self.wait),
                 web.get("/v1/large", self.large),
                 web.get("/v1/fails", self.fails),
             ]
@@ -49,8 +49,10 @@ class Rooms:
 
     async def wait(self, request: web.Request) -> web.Response:
         self.at_work += 1
-        await self.open_doors.wait()
-        self.at_work -= 1
+        try:
+            await self.open_doors.wait()
+        finally:
+            self.at_work -= 1
         return web.json_response({})
 
     async def large(self, request: web.Request) -> web.Response:
@@ -71,7 +73,7 @@ class Rooms:
 
 def story(
     tmp_path: Path,
-    bounds: Bounds,
+    bounds: HttpLimits,
     tell: Callable[[Rooms, Places, Path], Awaitable[None]],
     *,
     to_agents: bool = False,
@@ -121,6 +123,9 @@ def connected(at: Path, text: bytes = b"") -> socket.socket:
         b"POST /v1/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc",
         b"POST /v1/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nab",
         b"POST /v1/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n",
+        b"POST /v1/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFF\r\nab",
+        b"POST /v1/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\r\n",
+        b"GET /v1/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n",
         b"GET /v1/large HTTP/1.1\r\nHost: x\r\n\r\n",
     ],
 )
@@ -133,10 +138,19 @@ def test_a_client_that_does_not_go_on_is_cut_off(tmp_path: Path, text: bytes) ->
     story(tmp_path, QUICK, tell)
 
 
-def test_bytes_that_trickle_in_do_not_gain_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [
+        (b"", GET[:-1]),
+        (b"POST /v1/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n", b"x" * 200),
+        (b"POST /v1/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFF\r\n", b"x" * 200),
+        (b"POST /v1/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;", b"x" * 200),
+    ],
+)
+def test_bytes_that_trickle_in_do_not_gain_time(tmp_path: Path, before: bytes, then: bytes) -> None:
     async def tell(rooms: Rooms, places: Places, at: Path) -> None:
-        with closing(connected(at)) as client:
-            for byte in GET[:-1]:
+        with closing(connected(at, before)) as client:
+            for byte in then:
                 try:
                     client.send(bytes([byte]))
                 except BrokenPipeError:
@@ -144,9 +158,19 @@ def test_bytes_that_trickle_in_do_not_gain_time(tmp_path: Path) -> None:
                 await asyncio.sleep(0.05)
             assert places.taken == 0
             answer = client.recv(1000)
-            assert b" 408 " in answer and b"(request_timeout_s); send it again" in answer
+            assert b" 408 " in answer and b"; send it again" in answer
 
     story(tmp_path, QUICK, tell)
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_asked_for(tmp_path: Path) -> None:
+    head = b"POST /v1/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\nExpect: 100-continue\r\n\r\n"
+
+    async def tell(rooms: Rooms, places: Places, at: Path) -> None:
+        status, _, said = await said_to(at, head)
+        assert status == 413 and "has 5000 bytes, of at most 1000" in said["error"]
+
+    story(tmp_path, PLENTY, tell)
 
 
 def test_work_is_not_the_clients_time(tmp_path: Path) -> None:
@@ -174,7 +198,7 @@ def test_work_is_not_the_clients_time(tmp_path: Path) -> None:
         (
             b"POST /v1/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000,
             413,
-            "its body has 2000 bytes, of at most 1000 (max_request_kb); send less",
+            "its body has 2000 bytes, of at most 1000; send less",
         ),
         (b"POST /v1/echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400, "no request that can be read"),
         (
@@ -274,14 +298,26 @@ def test_an_idle_connection_that_makes_room_is_told_why(tmp_path: Path) -> None:
     story(tmp_path, replace(PLENTY, each=1), tell)
 
 
-def test_requests_in_work_are_counted_even_if_their_clients_go_away(tmp_path: Path) -> None:
+def test_what_a_client_only_asks_for_ends_when_it_has_left(tmp_path: Path) -> None:
+    async def tell(rooms: Rooms, places: Places, at: Path) -> None:
+        client = connected(at, GET.replace(b"echo", b"wait"))
+        await until_true(lambda: rooms.at_work == 1)
+        client.close()
+        await until_true(lambda: rooms.at_work == 0)
+        await until_true(lambda: places.taken == 0)
+        assert (await said_to(at, GET))[0] == 200
+
+    story(tmp_path, PLENTY, tell)
+
+
+def test_orders_in_work_are_counted_even_if_their_clients_go_away(tmp_path: Path) -> None:
     async def tell(rooms: Rooms, places: Places, at: Path) -> None:
         for n in range(1, 4):
-            client = connected(at, GET.replace(b"echo", b"wait"))
+            client = connected(at, POST.replace(b"echo", b"wait"))
             await until_true(lambda n=n: rooms.at_work == n)  # type: ignore[misc]
             client.close()
         status, headers, said = await said_to(at, GET)
-        assert (status, headers["retry-after"]) == (429, "1") and "max_connections_per_user" in said["error"]
+        assert (status, headers["retry-after"]) == (429, "1") and "of yours" in said["error"]
         rooms.open_doors.set()
         await until_true(lambda: places.taken == 0)
         assert (await said_to(at, GET))[0] == 200

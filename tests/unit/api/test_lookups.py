@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from bftrainer.api.admission import BusyError
 from bftrainer.api.lookups import AT_ONCE, KEPT_S, Lookups
+from bftrainer.api.transport.admission import BusyError
 
 QUICK_S = 0.2
 

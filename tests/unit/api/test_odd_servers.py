@@ -17,7 +17,7 @@ import pytest
 from bftrainer.api import client as client_module
 from bftrainer.api import received
 from bftrainer.api.client import Client, DaemonError
-from bftrainer.api.received import Bounds
+from bftrainer.api.received import ResponseLimits
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 Answer = Callable[[], Iterable[bytes]]
@@ -111,7 +111,7 @@ REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Leng
 def test_an_odd_answer_takes_little_and_is_told(tmp_path: Path, answer: Answer, words: str) -> None:
     with server(tmp_path / "s", answer) as taken, pytest.raises(DaemonError) as error:
         began = time.monotonic()
-        Client(tmp_path / "s", bounds=Bounds(most_mb=1)).call("GET", "status")
+        Client(tmp_path / "s", bounds=ResponseLimits(most_mb=1)).call("GET", "status")
     assert words in str(error.value) and len(str(error.value)) < 500
     assert time.monotonic() - began < 20  # far from for ever, also on a busy machine
     if "within 1 s" not in words:  # what came in time was not kept
@@ -120,7 +120,9 @@ def test_an_odd_answer_takes_little_and_is_told(tmp_path: Path, answer: Answer, 
 
 def test_an_answer_within_the_bound_is_read_whole(tmp_path: Path) -> None:
     with server(tmp_path / "s", lambda: [whole(["x" * 900_000])]):
-        assert Client(tmp_path / "s", bounds=Bounds(most_mb=1)).call("GET", "status") == ["x" * 900_000]
+        assert Client(tmp_path / "s", bounds=ResponseLimits(most_mb=1)).call("GET", "status") == [
+            "x" * 900_000
+        ]
 
 
 def pages(header: str, row: Callable[[int], object]) -> Answer:
@@ -153,7 +155,7 @@ def test_pages_without_end_are_bounded_together(
         server(tmp_path / "s", pages(header, row)) as taken,
         pytest.raises(DaemonError, match="more than 1 MB"),
     ):
-        ask(Client(tmp_path / "s", bounds=Bounds(most_mb=1)))
+        ask(Client(tmp_path / "s", bounds=ResponseLimits(most_mb=1)))
     assert 15 <= len(taken) <= 25
 
 

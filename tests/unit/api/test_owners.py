@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.api.accept import owner_of
-from bftrainer.api.admission import Owner
+from bftrainer.api.transport.accept import owner_of
+from bftrainer.api.transport.admission import Owner
 
 
 def owner(listener: socket.socket, client: socket.socket) -> Owner:

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from bftrainer.api.probes import probes
-from bftrainer.daemon.service import DaemonService
+from bftrainer.api.routes import probes
+from bftrainer.daemon.answers.service import DaemonService
 from bftrainer.telemetry.telemetry import Telemetry
 
 

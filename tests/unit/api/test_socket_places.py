@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.api.listen import bind_unix
+from bftrainer.api.transport.listen import bind_unix
 from bftrainer.errors import BftrainerError
 
 

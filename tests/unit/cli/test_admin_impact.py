@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from bftrainer.cli import admin_impact
 from bftrainer.cli.status_command import _headroom
-from bftrainer.daemon.impact_views import DAY_S, ImpactView, impact_view
+from bftrainer.daemon.answers.views.impact import DAY_S, ImpactView, impact_view
 from bftrainer.model.main_jobs import Affected, MainStart
 from bftrainer.testing.store import START
 

@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 
 from bftrainer.cli.shared.demo_views import line, picture
-from bftrainer.cli.shared.worker_phases import PhaseTimes
-from bftrainer.demo.view import View
+from bftrainer.cli.shared.trainers.worker_phases import PhaseTimes
+from bftrainer.demo.view import DemoView
 
 TRAINER: dict[str, Any] = {
     "id": 1,
@@ -24,15 +24,17 @@ TRAINER: dict[str, Any] = {
     "left_s": 5.0,
     "metrics": {},
     "why": "",
+    "submitted_at": 0.0,
+    "ended_at": None,
 }
 
 
-def view(*devices: str) -> View:
+def view(*devices: str) -> DemoView:
     nodes = [
         {"node": f"n{i}", "state": "idle", "devices": own, "trainer": "digits", "role": "member"}
         for i, own in enumerate(devices, 1)
     ]
-    return View(elapsed_s=2.0, pool={"size": len(nodes), "nodes": nodes}, trainers=[TRAINER], pauses=[])
+    return DemoView(elapsed_s=2.0, pool={"size": len(nodes), "nodes": nodes}, trainers=[TRAINER], pauses=[])
 
 
 def test_a_line_has_devices_and_workers() -> None:
@@ -48,4 +50,4 @@ def test_the_picture_has_devices() -> None:
     console = Console(width=200, record=True)
     console.print(picture(view("1 cuda"), 90.0, PhaseTimes()))
     assert "devices" in (text := console.export_text())
-    assert "1 cuda" in text
+    assert "1 cuda" in text and "took" not in text

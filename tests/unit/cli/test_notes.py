@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from bftrainer.api.client import Listed
+from bftrainer.api.client import TrainerList
 from bftrainer.cli import list_command, logs_command, show_command
 from tests.unit.cli.test_terminal import TRAINER
 
@@ -17,13 +18,13 @@ NOTE = "on n1 its script has not reached elastic.Run yet"
 
 class Client:
     def __init__(self, log_dir: Path) -> None:
-        self.trainer = {**TRAINER, "name": "t", "user": "ann", "note": NOTE, "log_dir": str(log_dir)}
+        self.trainer = {**TRAINER, "name": "t", "user": getuser(), "note": NOTE, "log_dir": str(log_dir)}
 
     def call(self, method: str, path: str, **query: object) -> object:
         return self.trainer
 
-    def trainers(self, ended: int, *, every: bool = False) -> Listed:
-        return Listed([self.trainer], 0, 0)
+    def trainers(self, ended: int, *, every: bool = False) -> TrainerList:
+        return TrainerList([self.trainer], 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str, **more:
 def test_no_number_is_folded_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ends = {"early": None, "likely": 4000.0, "late": 90_000.0}
     text = listed(monkeypatch, tmp_path, metrics={"accuracy_of_the_last_epoch": 0.25}, ends_in_s=ends)
-    assert all(whole in text for whole in ("digits-1", "123456789", "67 min to 25 h", "running"))
+    assert all(whole in text for whole in ("digits-1", "123,456,789", "67 min to 25 h", "running"))
 
 
 def test_of_many_metrics_a_few_are_listed_each_in_one_piece(
@@ -109,7 +110,7 @@ def test_columns_of_which_no_trainer_has_anything_are_left_out(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     head = listed(monkeypatch, tmp_path, metrics={}, nodes=[], members=[], workers={}).splitlines()[0]
-    assert head.split() == ["id", "name", "status", "nodes", "step", "samples"]
+    assert head.split() == ["id", "name", "status", "nodes", "step", "samples", "submitted", "took"]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_what_a_script_was_warned_of_is_marked_in_the_list_and_told_with_its_det
 ) -> None:
     warned = ["the loss is a sum", "red \x1b[31m"]
     text = listed(monkeypatch, tmp_path, warned=warned[:1])
-    assert "running (!)" in text and "bftrainer show tells" in text
+    assert "running (!)" in text and "see bftrainer show 1" in text
     assert "(!)" not in listed(monkeypatch, tmp_path, warned=[])
     client = Client(tmp_path)
     client.trainer |= {"warned": warned}

@@ -82,6 +82,38 @@ def test_the_brackets_of_hyperband_run_beside_each_other(folder: Path) -> None:
     found = run(folder, "--deadline", "10m")
     assert [f"bracket {s}: exact plan" in found.output for s in (2, 1, 0)] == [True, True, True]
     assert "all 3 beside each other" in found.output
+    assert "of fresh draws 0.0% are late" in found.output
+
+
+@pytest.mark.parametrize(
+    ("more", "profile", "why"),
+    [
+        ([], "curve: [[1, 10]]\nbilling: {per: function}\n", "as functions are billed (billing.per)"),
+        (["--method", "exact"], "", "as --method exact plans in stages"),
+        ([], "", ""),
+    ],
+)
+def test_what_was_not_tried_is_told_where_nothing_is_on_time(
+    more: list[str], profile: str, why: str, folder: Path
+) -> None:
+    (folder / "profile.yaml").write_text(profile or PROFILE)
+    found = run(folder, "--deadline", "1", *more).output
+    assert ("not tried: trial by trial" in found) == bool(why) and why in found
+
+
+def test_brackets_are_too_late_only_if_they_are_so_in_every_order(folder: Path) -> None:
+    (folder / "search.yaml").write_text("hyperband: {most: 9, least: 1, eta: 3}\n")
+    (folder / "profile.yaml").write_text(
+        "curve: [[1, 100], [2, 198]]\nworkers: [1, 2]\niteration_samples: 1000\nnodes: 4\n"
+    )
+    late = json.loads(run(folder, "--deadline", "150s", "--json").output)
+    soonest = late["later"][0]["deadline_s"]
+    assert not late["feasible"] and soonest == late["experiments"][0]["fastest"]["jct_s"] < 209
+    told = run(folder, "--deadline", "150s").output
+    assert told.count("nothing meets the deadline") == 1 and "With at most 4 nodes the fastest" in told
+    for deadline in (round(soonest + 0.1, 1), 209, 211, 600):
+        found = json.loads(run(folder, "--deadline", f"{deadline}s", "--json").output)
+        assert found["feasible"] and sum(own["plan"]["nodes"] for own in found["experiments"]) <= 4
 
 
 def log(folder: Path) -> str:
@@ -144,6 +176,11 @@ def test_a_purchase_needs_a_pool(folder: Path) -> None:
         (SEARCH, "curve: [[1, 10]]\nworkers: [4, 2]\n", "the least comes first"),
         (
             SEARCH,
+            "curve: [[1, 10]]\nstart: {mean: 0, std: 3, family: lognormal}\n",
+            "profile.yaml:2: start: a lognormal latency with mean 0 has no spread; give a mean above 0",
+        ),
+        (
+            SEARCH,
             "curve: [[1, 10]]\nworkers: [513, 600]\n",
             "at least 513 workers, and 512 nodes with 1 each",
         ),
@@ -202,9 +239,9 @@ def test_a_trial_has_only_the_sizes_that_its_trainer_allows(folder: Path) -> Non
 
 def test_a_profile_goes_before_what_the_study_says(folder: Path) -> None:
     (folder / "study.yaml").write_text(STUDY)
-    found = json.loads(run(folder, "--json", search="study.yaml").output)
+    found = json.loads(run(folder, "--deadline", "3h", "--json", search="study.yaml").output)
     own = found["experiments"][0]
-    assert found["unit"] == "$" and own["fastest"]["stages"][0]["iterations"] == 40
+    assert found["unit"] == "$" and own["plan"]["stages"][0]["iterations"] == 40
 
 
 def test_a_search_without_a_deadline_asks_for_one(folder: Path) -> None:

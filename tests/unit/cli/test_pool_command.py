@@ -1,15 +1,19 @@
-"""What `bftrainer pool --long` shows of nodes' GPUs."""
+"""What `bftrainer pool --long` shows of nodes: their GPUs, and where they are in their life with us."""
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from bftrainer.cli import pool_command
-from bftrainer.daemon.views import node_view
+from bftrainer.cli.shared.figures import brief_moment
+from bftrainer.daemon.answers.views.pool import node_view
 from bftrainer.model.machine import Node, NodeState
+from bftrainer.nodes.lifecycle import NodePhase, NodeRecord
 
 
 class Client:
@@ -17,7 +21,11 @@ class Client:
 
     def call(self, method: str, path: str) -> dict[str, Any]:
         nodes = [Node(name=name, state=NodeState.BUSY, gpus=n) for name, n in (("n1", 4), ("n2", 3))]
-        rows = [node_view(n, idle=False, why="", pilot=None, gpus_had=4) for n in nodes]
+        up = NodeRecord(name="n2", phase=NodePhase.UP, since=1.8e9)
+        rows = [
+            node_view(n, life, idle=False, why="", pilot=None, gpus_had=4)
+            for n, life in zip(nodes, (None, up), strict=True)
+        ]
         return {"size": 0, "unit": "node", "nodes": rows}
 
 
@@ -25,3 +33,23 @@ def test_a_node_that_has_lost_gpus_shows_how_many_it_had(monkeypatch: pytest.Mon
     monkeypatch.setattr(pool_command, "connect", lambda config, state_dir: Client())
     lines = CliRunner().invoke(pool_command.command, ["--long"]).stdout.splitlines()
     assert ["3 (had 4)" in line for line in lines if line.startswith(("n1", "n2"))] == [False, True]
+
+
+def test_a_node_shows_its_phase_and_since_when(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_command, "connect", lambda config, state_dir: Client())
+    shown = CliRunner().invoke(pool_command.command, ["--long"]).stdout
+    (n1,), (n2,) = ([line for line in shown.splitlines() if line.startswith(name)] for name in ("n1", "n2"))
+    since = brief_moment(1.8e9, time.time())
+    assert f"up     {since}" in n2 and " up " not in n1 and since not in n1
+    assert "up " not in CliRunner().invoke(pool_command.command, []).stdout
+    rows = json.loads(CliRunner().invoke(pool_command.command, ["--json"]).stdout)["nodes"]
+    assert [(row["phase"], row["since"]) for row in rows] == [(None, None), ("up", 1.8e9)]
+
+
+def test_a_daemon_of_an_earlier_version_tells_no_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    earlier = Client().call("GET", "pool")
+    for row in earlier["nodes"]:
+        del row["phase"], row["since"], row["devices"]
+    monkeypatch.setattr(Client, "call", lambda *asked: earlier)
+    monkeypatch.setattr(pool_command, "connect", lambda config, state_dir: Client())
+    assert CliRunner().invoke(pool_command.command, ["--long"]).exit_code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,37 @@ def test_a_framework_without_the_callback_is_told_of(text: str, named: str, tmp_
     assert named in found and bool(found) == bool(named)
 
 
+@pytest.mark.parametrize(
+    ("text", "changed", "is_told"),
+    [
+        ("import torch\n", {}, True),
+        ("import torch\n", {"n_max": 1}, False),
+        ("from bftrainer import elastic\n", {}, False),
+        ("import torch\nif True:\n    import bftrainer.elastic\n", {}, False),
+        ("this is no Python", {}, False),
+    ],
+)
+def test_a_native_script_that_uses_nothing_of_the_library_is_told_of(
+    text: str, changed: dict[str, Any], is_told: bool, tmp_path: Path
+) -> None:
+    found = told(tmp_path, text, launcher="native", **changed)
+    assert ("each would train by itself" in found) == is_told == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "samples", "is_told"),
+    [
+        ("import torch\n", 1000, True),
+        ("import torch\n", None, False),
+        ("import bftrainer.elastic\n", 1000, False),
+    ],
+)
+def test_a_script_on_torchrun_that_tells_of_no_samples_is_told_of_where_the_spec_asks_for_some(
+    text: str, samples: int | None, is_told: bool, tmp_path: Path
+) -> None:
+    assert ("Say `work: until_exit`" in told(tmp_path, text, samples=samples)) == is_told
+
+
 def test_the_callback_may_be_in_a_module_beside_the_script(tmp_path: Path) -> None:
     (tmp_path / "parts.py").write_text(OURS)
     assert not told(tmp_path, HF + "import parts\n")
@@ -49,7 +81,7 @@ def test_the_callback_may_be_in_a_module_beside_the_script(tmp_path: Path) -> No
     "changed",
     [
         {"n_max": 1},
-        {"launcher": "native"},
+        {"launcher": "horovod"},
         {"command": ("python", "-m", "train")},
         {"command": ("python", "no.py")},
     ],
@@ -76,3 +108,12 @@ def test_a_shell_script_that_starts_processes_of_its_own_is_told_of(
         assert (f"run.sh calls {named}" in found) if named else found == ""
     missing = TrainerSpec(name="t", command=("bash", "missing.sh"), workdir=str(tmp_path), n_min=1, n_max=2)
     assert hint(missing) == ""
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", ["train.py", "train.sh"])
+def test_a_pipe_in_place_of_a_script_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)
+    assert (
+        hint(TrainerSpec(name="t", workdir=str(tmp_path), command=("python", name), n_min=1, n_max=3)) == ""
+    )

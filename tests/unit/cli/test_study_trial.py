@@ -11,10 +11,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from bftrainer.cli import app, study_show
-from bftrainer.cli.shared.trial_text import tell
+from bftrainer.cli import app
+from bftrainer.cli.studies import show
+from bftrainer.cli.studies.trial_text import tell
 from bftrainer.errors import BftrainerError
 from bftrainer.spec.parse import parse
+from bftrainer.state_dir.folder import user_name
 
 ROW: dict[str, Any] = {
     "number": 3,
@@ -27,6 +29,7 @@ ROW: dict[str, Any] = {
     "course": [[100, 2.5]],
     "failures": 2,
     "trainer": "s.3.2",
+    "trainer_id": 17,
     "command": ["python", "t.py", "--lr", "0.5"],
 }
 STUDY: dict[str, Any] = {"name": "s", "metric": "loss", "trials": 8, "table": [ROW]}
@@ -39,8 +42,8 @@ class Daemon:
         self._folder = folder
 
     def call(self, method: str, path: str) -> dict[str, str]:
-        assert path == "trainers/s.3.2"
-        return {"log_dir": str(self._folder)}
+        assert path == "trainers/17", "another study may have had a trainer of this name"
+        return {"log_dir": str(self._folder), "user": user_name()}
 
 
 def test_a_trial_that_failed_comes_with_what_it_printed_last(
@@ -55,8 +58,8 @@ def test_a_trial_that_failed_comes_with_what_it_printed_last(
         "loss 2.5 after 100 samples",
         "150 of 400 samples  ▁",
     ]
-    assert "trainer s.3.2: python t.py --lr 0.5" in said
-    assert said[-2:] == ["n1: ValueError: too steep", "more: bftrainer logs -n 1000 s.3.2"]
+    assert "trainer 17 (s.3.2): python t.py --lr 0.5" in said
+    assert said[-2:] == ["n1: ValueError: too steep", "more: bftrainer logs -n 1000 17"]
     assert said.count("n1: begin") == 14
 
 
@@ -75,8 +78,8 @@ trials: 8
 budget: 400
 """
     found = {**STUDY, "text": text, "base": "/work", "table": [{**ROW, "value": 2.5}]}
-    client = SimpleNamespace(call=lambda method, path: found)
-    monkeypatch.setattr(study_show, "connect", lambda config, state_dir: client)
+    client = SimpleNamespace(study=lambda name: found)
+    monkeypatch.setattr(show, "connect", lambda config, state_dir: client)
     words = ["study", "show", "s", "--trial", "3", "--spec"]
     done = CliRunner().invoke(app, words)
     assert done.output.startswith("# trial 3 of s: failed after 150 samples, loss 2.5\nnodes:"), done.output

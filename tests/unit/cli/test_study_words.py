@@ -12,14 +12,15 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from bftrainer.cli import app, study_command, study_export, study_mirror, study_show
-from bftrainer.cli.shared.studies import study_line
-from bftrainer.cli.shared.study_tables import head
-from bftrainer.daemon.study_views import Now, study_view, trial_view
+from bftrainer.cli import app, study_command
+from bftrainer.cli.studies import export, mirror, show
+from bftrainer.cli.studies.tables import head
+from bftrainer.cli.studies.words import study_line
+from bftrainer.daemon.answers.views.studies import Now, study_view, trial_view
 from bftrainer.errors import BftrainerError
 from bftrainer.model.trainer import TrainerStatus
 from bftrainer.search import events
-from bftrainer.search.storage import FORMS
+from bftrainer.search.optuna.storage import FORMS
 from tests.support.studies import TEXT, Run, spec_of
 
 
@@ -31,6 +32,8 @@ class Answers:
 
     def call(self, *_args: object) -> dict[str, Any]:
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+    study = call
 
 
 def ended(reported: bool = True) -> dict[str, Any]:
@@ -50,8 +53,8 @@ def ended(reported: bool = True) -> dict[str, Any]:
 
 def say(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], *words: str) -> Result:
     """What a command says to a daemon that always answers alike."""
-    client = SimpleNamespace(call=lambda *args, **more: answer)
-    for module in (study_command, study_export, study_mirror, study_show):
+    client = SimpleNamespace(call=lambda *args, **more: answer, study=lambda *args, **more: answer)
+    for module in (study_command, export, mirror, show):
         monkeypatch.setattr(module, "connect", lambda config, state_dir: client)
     return CliRunner().invoke(app, ["study", *words])
 
@@ -61,7 +64,7 @@ def test_the_best_of_a_study_that_ended_before_a_rung_says_how_far_it_came(
 ) -> None:
     said = say(monkeypatch, ended(), "best", "s").output.splitlines()
     assert said[0] == "loss 0 in trial 0 (not trained to a rung: after 2,228 of 5,000 samples)"
-    assert said[2].startswith("trainer s.0.1: python t.py --lr ")
+    assert said[2].startswith("trainer 1 (s.0.1): python t.py --lr ")
     found = json.loads(say(monkeypatch, ended(), "best", "s", "--json").output)
     assert (found["number"], found["samples"], found["short_of"]) == (0, 2228, 5000)
     assert (found["trainer"], found["command"][:3]) == ("s.0.1", ["python", "t.py", "--lr"])
@@ -69,7 +72,7 @@ def test_the_best_of_a_study_that_ended_before_a_rung_says_how_far_it_came(
     said = say(monkeypatch, ended(), "show", "s").output.splitlines()
     assert "(not trained to a rung: after 2,228 of 5,000 samples)" in said[0]
     none = say(monkeypatch, ended(reported=False), "best", "s")
-    assert "no trial of s has reported 'loss'; see why: bftrainer study show s" in str(none.exception)
+    assert "no trial of s has reported 'loss'; see why: bftrainer study show 1" in str(none.exception)
 
 
 def test_a_mirror_refuses_what_is_no_url_and_does_not_wait_for_a_folder_once_the_study_has_ended(
@@ -94,8 +97,8 @@ def test_the_daemons_helper_and_a_study_that_goes_on_wait_for_the_folder(
     for answer, patient in ((over, True), ({**over, "ended_at": None}, False)):
         folder = tmp_path / f"{patient}"
         client, told = Answers([answer, over]), list[dict[str, Any]]()
-        monkeypatch.setattr(study_mirror.time, "sleep", lambda _s, new=folder: new.mkdir(exist_ok=True))
-        study_mirror.follow(client, "s", 0.2, told.append, f"sqlite:///{folder}/o.db", patient=patient)  # type: ignore[arg-type]
+        monkeypatch.setattr(mirror.time, "sleep", lambda _s, new=folder: new.mkdir(exist_ok=True))
+        mirror.follow(client, "s", 0.2, told.append, f"sqlite:///{folder}/o.db", patient=patient)  # type: ignore[arg-type]
         assert ["there is no folder" in row["error"] for row in told] == [True, False]
 
 
@@ -136,3 +139,11 @@ def test_an_error_of_a_storage_names_it_once_and_how_long_it_lasts() -> None:
     assert head(study)[2] == (
         "storage sqlite:////x/o.db: there is no folder /x; make it (not written for 10 s; it is tried again)"
     )
+
+
+def test_a_study_whose_users_trainers_are_as_many_as_may_be_says_why_its_trials_wait() -> None:
+    run = Run(spec_of(trials=6, parallelism=3, sampler="random"))
+    view = {**study_view(run.study, {}, Now()), "storage": None, "table": []}
+    assert not any("max_trainers_per_user" in line for line in head({**view, "allowed": 4}))
+    said = "no more than 2 of its trials have a trainer beside the user's others"
+    assert any(line.startswith(said) for line in head({**view, "allowed": 2}))

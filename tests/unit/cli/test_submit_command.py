@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bftrainer.cli import submit_command
+from bftrainer.rehearsal import tried
 
 SPEC = "name: a\ncommand: [python, a.py]\nnodes: {max: 4}\n"
 
@@ -36,9 +37,11 @@ def earlier(folder: Path, *, goes_on: bool) -> dict[str, Any]:
 
 def run(client: Client, monkeypatch: pytest.MonkeyPatch, *words: str, spec: str = SPEC) -> Result:
     monkeypatch.setattr(submit_command, "connect", lambda *_: client)
+    monkeypatch.setattr(tried, "hint", lambda *_: "")
     with TemporaryDirectory() as folder, monkeypatch.context() as here:
         here.chdir(folder)
         Path("a.yaml").write_text(spec)
+        Path("a.py").touch()
         return CliRunner().invoke(submit_command.command, ["a.yaml", *words])
 
 
@@ -51,7 +54,7 @@ def test_one_that_begins_anew_says_where_the_checkpoints_are_and_how_to_go_on(
     assert (
         f"it begins anew; the checkpoints of trainer 3 (a, cancelled at step 500) stay in {tmp_path}" in said
     )
-    assert "bftrainer cancel a, then bftrainer submit --resume 3 a.yaml" in said
+    assert "bftrainer cancel 4, then bftrainer submit --resume 3 a.yaml" in said
     assert "anew" not in run(Client(None, tmp_path), monkeypatch).output
 
 

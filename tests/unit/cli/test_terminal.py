@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import bftrainer.cli
-from bftrainer.api.client import Listed
+from bftrainer.api.client import TrainerList
 from bftrainer.cli import (
     cancel_command,
     events_command,
@@ -23,10 +24,13 @@ from bftrainer.cli import (
     show_command,
     status_command,
 )
-from bftrainer.cli.shared import calibration, replay_figures
+from bftrainer.cli.shared.replays import calibration
+from bftrainer.cli.shared.replays import figures as replay_figures
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import printable, say
-from bftrainer.replay.calibrate.compare import Comparison, Line
+from bftrainer.cli.shared.trainers import worker_output
+from bftrainer.replay.calibrate.compare import HistoryComparison, Line
+from bftrainer.state_dir.folder import user_name
 
 EVIL = "a\x1b]0;title\x07\x1b[2Jb\x7f\x9b31m\ud800\u202e\rc"
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028-\u202e]")
@@ -114,8 +118,8 @@ class Client:
         ended = {**TRAINER, "workers": {}, "ended_at": 1.0}
         return of_status.get(path, ended if method == "GET" else TRAINER)
 
-    def trainers(self, ended: int, *, every: bool = False) -> Listed:
-        return Listed([TRAINER, {**TRAINER, "user": "other"}], 1, 1)
+    def trainers(self, ended: int, *, every: bool = False) -> TrainerList:
+        return TrainerList([TRAINER, {**TRAINER, "user": "other"}], 1, 1)
 
     def rows(self, what: str, limit: int, trainer: str | None) -> object:
         return [EVENT]
@@ -161,7 +165,7 @@ def test_every_command_prints_through_one_place() -> None:
     for path in folder.rglob("*.py"):
         if path.name != "terminal.py":
             assert not re.search(r"click\.s?echo\(|(?<![\w.])print\(", path.read_text()), path
-        if path.name not in ("tables.py", "progress.py", "demo_views.py", "study_picture.py"):
+        if path.name not in ("tables.py", "progress.py", "demo_views.py", "picture.py"):
             assert "rich" not in path.read_text(), path
 
 
@@ -182,20 +186,30 @@ def test_lines_and_tabs_of_ours_stay() -> None:
     assert printable(None) == ""
 
 
-@pytest.mark.parametrize(
-    ("of", "terminal", "raw"), [("me", True, True), ("other", True, False), ("other", False, True)]
-)
-def test_logs_of_others_are_escaped_on_a_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: str, terminal: bool, raw: bool
+@pytest.mark.parametrize("own", [True, False])
+def test_logs_of_others_are_escaped_also_in_pipes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
     (tmp_path / "n1.log").write_text("\x1b[31mred\n")
-    answer = {"log_dir": str(tmp_path), "user": of}
+    user = user_name()  # of the file
+    answer = {"log_dir": str(tmp_path), "user": user}
     client = type("Client", (), {"call": lambda self, *words: answer})()
     monkeypatch.setattr(logs_command, "connect", lambda config, state_dir: client)
-    monkeypatch.setattr(logs_command, "user_name", lambda: "me")
-    monkeypatch.setattr(logs_command, "_is_terminal", lambda: terminal)
+    monkeypatch.setattr(worker_output, "user_name", lambda: user if own else "an admin")
     out = CliRunner().invoke(logs_command.command, ["1"], color=True).output
-    assert out == ("n1: \x1b[31mred\n" if raw else "n1: \\x1b[31mred\n")
+    assert out == ("n1: \x1b[31mred\n" if own else "n1: \\x1b[31mred\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_what_others_have_put_into_ones_own_folder_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "n1.log").write_text("\x1b]0;owned\x07\n")
+    os.chown(tmp_path / "n1.log", 65534, 65534)
+    client = type("Client", (), {"call": lambda *words: {"log_dir": str(tmp_path), "user": user_name()}})()
+    monkeypatch.setattr(logs_command, "connect", lambda config, state_dir: client)
+    said = CliRunner().invoke(logs_command.command, ["1"], color=True).output
+    assert said == "nothing has been printed yet\n"
 
 
 def test_figures_of_replays_show_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,6 +217,6 @@ def test_figures_of_replays_show_names_as_they_are(capsys: pytest.CaptureFixture
     replay_figures.print_figures({**figures, "runtime_by_model_h": {"[red]m[/red]\x1b[2J": 1.0}})
     line = Line(name="[link=x]t\x1b[31m", recorded=1.0, predicted=2.0)
     result: Any = None
-    calibration.show(Comparison(trainers=(line,), total=line, result=result), as_json=False)
+    calibration.show(HistoryComparison(trainers=(line,), total=line, result=result), as_json=False)
     out = capsys.readouterr().out
     assert r"[red]m[/red]\x1b[2J" in out and r"[link=x]t\x1b[31m" in out and not CONTROL.search(out)

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from bftrainer.cli.shared.tables import print_json, print_table
-from bftrainer.cli.shared.types import Finite, Output, Positive, parse_utc
+from bftrainer.cli.shared.types import Finite, OutputPath, Positive, parse_utc
 
 
 def test_a_number_is_finite_and_within_its_bounds() -> None:
@@ -41,11 +41,11 @@ def test_times_that_utc_does_not_have_are_no_times(text: str) -> None:
 
 
 def test_an_output_goes_into_a_folder_that_exists(tmp_path: Path) -> None:
-    assert Output(".png").convert(str(tmp_path / "a.png"), None, None) == tmp_path / "a.png"
+    assert OutputPath(".png").convert(str(tmp_path / "a.png"), None, None) == tmp_path / "a.png"
     with pytest.raises(click.BadParameter, match="make it first"):
-        Output().convert(str(tmp_path / "missing" / "a.csv"), None, None)
+        OutputPath().convert(str(tmp_path / "missing" / "a.csv"), None, None)
     with pytest.raises(click.BadParameter, match=r"must end in \.png or \.svg"):
-        Output(".png", ".svg").convert(str(tmp_path / "a.jpg"), None, None)
+        OutputPath(".png", ".svg").convert(str(tmp_path / "a.jpg"), None, None)
 
 
 def test_json_has_null_for_what_it_cannot_say(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,7 +57,7 @@ def replay(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def test_replay_refuses_the_milp_with_the_remedy(folder: Path) -> None:
     done = replay(folder, "--allocator", "milp")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: solver highs does not work here: The scipy")
+    assert done.stderr.startswith("error: solver highs does not work here: there is no SciPy here;")
     assert "pip install highspy scipy" in done.stderr
 
 

@@ -12,6 +12,7 @@ from bftrainer.daemon.agents import AgentLink, AgentReports, devices_text
 from bftrainer.model.machine import Pilot
 from bftrainer.model.reports import Message
 from bftrainer.model.trainer import TrainerSpec
+from bftrainer.nodes import lifecycle
 from bftrainer.telemetry.telemetry import Telemetry
 from bftrainer.wire.messages.from_agent import Devices
 from tests.support.nodes_world import World
@@ -88,9 +89,10 @@ Desk = tuple[AgentReports, AgentLink, Heard, World]
 def test_an_agent_may_stay_only_in_a_pilot_of_ours_that_is_not_released(desk: Desk) -> None:
     reports, _, heard, world = desk
     assert not reports.up("n0", "other", []) and not reports.up("n1", "a", [])
-    world.pilots.releasing["n0"] = world.time
+    before = world.pilots.records
+    world.pilots.records = lifecycle.released(before, ["n0"], world.time, claimed=False)
     assert not reports.up("n0", "a", [])
-    world.pilots.releasing.clear()
+    world.pilots.records = before
     assert heard.up == [] and not world.pilots.held["n0"].reported
     assert reports.up("n0", "a", [])
     assert heard.up == [("n0", {1})], "another user's trainer may not run there"

@@ -17,11 +17,12 @@ from bftrainer.api.client import Client, DaemonError
 from bftrainer.api.errors import LateError
 from bftrainer.api.listing import LEFT_OUT, NEXT, WAITING_LEFT_OUT
 from bftrainer.api.routes import users_application
+from bftrainer.daemon import lanes
+from bftrainer.daemon.answers.outlooks import NO_END
+from bftrainer.daemon.answers.views.trainers import LISTED_METRICS
 from bftrainer.daemon.daemon import Daemon
-from bftrainer.daemon.outlooks import NO_END
-from bftrainer.daemon.views import LISTED_METRICS
+from bftrainer.engine.queueing.waiting import Shortage
 from bftrainer.engine.restore import restore
-from bftrainer.engine.waiting import Shortage
 from bftrainer.model.actions import Ended
 from bftrainer.model.events import NodesChanged, TrainerCancelled
 from bftrainer.model.trainer import Points, Trainer, TrainerSpec, TrainerStatus
@@ -47,9 +48,11 @@ class StuckStore(SqlStore):
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     """Bob's last trainer has the only node, and one has ended; 30 of Ann and Bob wait."""
-    own = settings_in(tmp_path, max_listed=10, read_timeout_s=60.0)
+    own = settings_in(tmp_path)
+    monkeypatch.setattr("bftrainer.daemon.answers.trainers.LISTED", 10)
+    monkeypatch.setattr(lanes, "READ_S", 60.0)
     StuckStore.goes_on = threading.Event()
     StuckStore.goes_on.set()
     store = StuckStore(own.database)
@@ -73,7 +76,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 def stand_still(daemon: Daemon) -> None:
     """From now on the store does not answer, and nobody waits long for it."""
     StuckStore.goes_on.clear()
-    daemon.settings.current = daemon.settings.current.model_copy(update={"read_timeout_s": 0.05})
+    lanes.READ_S = 0.05
 
 
 def page(daemon: Daemon, caller: Caller, **how: int) -> tuple[list[int], dict[str, str]]:
@@ -122,7 +125,7 @@ def test_what_needs_the_store_says_that_it_does_not_answer(daemon: Daemon) -> No
     asyncio.run(ask())
     assert "reading" in daemon.service.readiness_problems()[-1]
     StuckStore.goes_on.set()
-    daemon.settings.current = daemon.settings.current.model_copy(update={"read_timeout_s": 60.0})
+    lanes.READ_S = 60.0
     assert asyncio.run(daemon.service.show(ADMIN, "t4"))["id"] == 4
 
 
@@ -138,7 +141,7 @@ def test_lists_and_status_have_the_first_metrics_of_a_trainer(
     shown = asyncio.run(daemon.service.show(BOB, "t32"))
     assert len(shown["metrics"]) == 1000
     assert (listed["warned"], shown["warned"]) == (["b" * 80], ["a", "b" * 500])
-    monkeypatch.setattr("bftrainer.daemon.service.SHOWN", 0)
+    monkeypatch.setattr("bftrainer.daemon.answers.service.SHOWN", 0)
     status = daemon.service.status(ADMIN)
     assert (status["running"], status["running_left_out"]) == ([], 1)
 
@@ -184,7 +187,7 @@ def test_an_answer_of_rows_ends_where_it_is_full(daemon: Daemon, monkeypatch: py
     wide = frozenset(f"node{n:04}" for n in range(400))  # a row of about 5 kB
     for n in range(60):
         store.record(NodesChanged(time=float(n), joined=wide), [], None, [], None, frozenset())
-    monkeypatch.setattr("bftrainer.daemon.history.MB", 100_000 / 8)
+    monkeypatch.setattr("bftrainer.daemon.answers.history.ANSWER_BYTES", 100_000)
 
     async def rows(limit: int, before: int | None) -> tuple[list[int], str | None]:
         found = await daemon.service.rows(ADMIN, "events", limit, None, before)
@@ -207,7 +210,7 @@ def test_a_row_that_is_larger_than_an_answer_comes_alone(
         store.record(
             NodesChanged(time=float(n), joined=frozenset({"n" * 999})), [], None, [], None, frozenset()
         )
-    monkeypatch.setattr("bftrainer.daemon.history.MB", 1)
+    monkeypatch.setattr("bftrainer.daemon.answers.history.ANSWER_BYTES", 1)
     found = asyncio.run(daemon.service.rows(ADMIN, "events", 2, None, None))
     assert len(json.loads(found.body)) == 1 and NEXT in found.headers
 

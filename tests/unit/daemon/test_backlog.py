@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.daemon.backlog import FLUSH_S, IN_A_ROW, Backlog
-from bftrainer.daemon.writes import (
-    Decision,
+from bftrainer.daemon.storage.backlog import FLUSH_S, IN_A_ROW, Backlog
+from bftrainer.daemon.storage.writes import (
     DecisionWrite,
     PausesWrite,
     PerformedWrite,
     ReportsWrite,
     StatesWrite,
+    StoredDecision,
     SubmissionWrite,
     ValueWrite,
     Write,
@@ -33,7 +33,7 @@ def decided(number: int, trainer: int, *, ends: bool = False) -> DecisionWrite:
     after = Trainer(id=trainer, spec=SPEC, submitted_at=0.0, generation=number)
     return DecisionWrite(
         since=float(number),
-        decision=Decision(
+        decision=StoredDecision(
             event=PolicyChanged(time=float(number)),
             trainers=[after],
             plan=None,
@@ -92,7 +92,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS, bound=st.integers(8, 20))
 def test_the_store_ends_with_the_latest_of_everything(steps: list[tuple[str, int]], bound: int) -> None:
-    backlog, kept = Backlog(lambda: bound, lambda: 0.0), Kept()
+    backlog, kept = Backlog(bound, 0.0), Kept()
     wanted: dict[str, Any] = {"generations": {}, "ended": {}, "steps": {}, "submitted": [], "values": {}}
     paused = 0
     for number, (what, which) in enumerate(steps, 1):
@@ -165,7 +165,7 @@ def write_one(
 
 def test_what_gives_way_is_merged_before_what_stays_in_order() -> None:
     """A name may be submitted again after the end of its trainer: the store must have the end first."""
-    backlog, bound = Backlog(lambda: 7, lambda: 0.0), 7
+    backlog, bound = Backlog(7, 0.0), 7
     backlog.add(decided(1, 1, ends=True))
     for name in ("first", "second"):
         spec = TrainerSpec(name=name, command=(), n_min=1, n_max=1)
@@ -200,7 +200,7 @@ def test_a_later_state_replaces_an_earlier_one_and_parts_have_everything() -> No
 
 
 def test_many_decisions_in_a_row_do_not_keep_what_else_there_is_waiting_for_ever() -> None:
-    backlog = Backlog(lambda: 1000, lambda: 0.0)
+    backlog = Backlog(1000, 0.0)
     backlog.remember(ValueWrite(since=0.0, key="operation", value="paused"))
     backlog.pause(pause(1))
     backlog.report(report(1, 1), 0.0)
@@ -215,7 +215,7 @@ def test_many_decisions_in_a_row_do_not_keep_what_else_there_is_waiting_for_ever
 
 
 def test_a_report_that_comes_while_an_earlier_one_is_stored_is_stored_too_and_moves_nothing_on() -> None:
-    backlog = Backlog(lambda: 1000, lambda: 0.0)
+    backlog = Backlog(1000, 0.0)
     for tenth in range(20):
         backlog.report(report(1, tenth), tenth / 10)
     write = backlog.take(FLUSH_S)
@@ -226,7 +226,7 @@ def test_a_report_that_comes_while_an_earlier_one_is_stored_is_stored_too_and_mo
 
 
 def test_a_trainers_end_waits_for_the_reports_of_others_once() -> None:
-    backlog = Backlog(lambda: 1000, lambda: 0.0)
+    backlog = Backlog(1000, 0.0)
     backlog.add(decided(1, 1, ends=True))
     for step in (1, 2):
         backlog.report(report(2, step), 0.0)
@@ -235,7 +235,7 @@ def test_a_trainers_end_waits_for_the_reports_of_others_once() -> None:
 
 
 def test_a_trainers_end_comes_after_its_last_report_though_that_could_not_be_stored_at_first() -> None:
-    backlog = Backlog(lambda: 1000, lambda: 0.0)
+    backlog = Backlog(1000, 0.0)
     backlog.report(report(1, 1), 0.0)
     backlog.add(decided(1, 1, ends=True))
     for _ in range(2):
@@ -249,14 +249,14 @@ def test_a_trainers_end_comes_after_its_last_report_though_that_could_not_be_sto
 
 
 def test_reports_and_pauses_that_wait_are_counted() -> None:
-    backlog = Backlog(lambda: 1000, lambda: 0.0)
+    backlog = Backlog(1000, 0.0)
     backlog.report(report(1, 1), 0.0)
     backlog.pause(pause(1))
     assert backlog.waiting() == 2
 
 
 def test_a_trainer_that_reports_all_the_time_gets_a_row_now_and_then() -> None:
-    backlog = Backlog(lambda: 1000, lambda: 5.0)
+    backlog = Backlog(1000, 5.0)
     rows: list[float] = []
     for second in range(20):
         now = float(second)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bftrainer.daemon.clock import AGREED_S, CORRECTION, WallClock, difference
 from bftrainer.model.machine import NodeState
-from bftrainer.nodes.conduct import Refusals
+from bftrainer.nodes.quarantine import Refusals
 from tests.support.nodes_world import World
 from tests.support.slurm_commands import Commands
 

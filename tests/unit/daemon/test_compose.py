@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bftrainer.cli import app
-from bftrainer.daemon import compose
+from bftrainer.daemon.process import compose
 from bftrainer.errors import BftrainerError
 from bftrainer.schedulers.shared.instance import instance
 from bftrainer.settings.sources import load
@@ -67,7 +67,7 @@ def test_a_pilot_is_shown_as_it_would_be_submitted_but_for_its_secret(tmp_path: 
     assert {"--partition=backfill", "--nodelist=n9", "--time=11", "--deadline=now+700"} <= set(line.split())
     assert script[0] == "#!/bin/sh"
     (run,) = (line for line in script if line.startswith("exec "))
-    assert run.startswith("exec '/opt/bf trainer/python' -m bftrainer.agent --node n9 --tag 0000")
+    assert run.startswith("exec '/opt/bf trainer/python' -P -m bftrainer.agent --node n9 --tag 0000")
     assert "--daemon 10.0.0.1:4000 " in run
     assert "$(printf %s '(secret)')" in script
 

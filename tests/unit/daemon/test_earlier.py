@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bftrainer.api.admission import BusyError
 from bftrainer.api.callers import Caller
+from bftrainer.api.transport.admission import BusyError
 from bftrainer.errors import BftrainerError
 from bftrainer.model.events import TrainerCancelled
 from tests.support.fed_daemon import FedDaemon

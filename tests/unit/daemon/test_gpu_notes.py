@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bftrainer.daemon.gpu_notes import gpu_note, mixed
+from bftrainer.daemon.answers.views.trainers import gpu_note, mixed
 from bftrainer.model.machine import Node, NodeState
-from bftrainer.schedulers.slurm.gpus import kinds, types
+from bftrainer.schedulers.slurm.queue.gpus import kinds, types
 from tests.support.engine_world import World
 
 

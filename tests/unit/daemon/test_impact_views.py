@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.daemon.impact_views import DAY_S, WORST, checked, impact_view, promised, why
-from bftrainer.model.main_jobs import Accounted, Affected, MainStart
-from bftrainer.model.waits import quantile, waits
-from bftrainer.nodes.promise import Kept
+from bftrainer.daemon.answers.views.impact import DAY_S, WORST, checked, impact_view, promised, why
+from bftrainer.model.main_jobs import Accounted, Affected, MainStart, quantile, waits
+from bftrainer.nodes.headroom.promise import Kept
 from bftrainer.settings.headroom import Promise
 from bftrainer.testing.store import START
 

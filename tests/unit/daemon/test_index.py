@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from bftrainer.daemon.answers.trainers import latest
 from bftrainer.daemon.index import Index
-from bftrainer.daemon.trainers import latest
 from bftrainer.errors import NameTakenError
 from bftrainer.model.actions import Ended
 from bftrainer.model.events import Event, NodesChanged, TrainerCancelled, TrainerSubmitted

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from bftrainer.daemon import journal as journal_
-from bftrainer.daemon import writer as writer_
-from bftrainer.daemon.backlog import Backlog
-from bftrainer.daemon.journal import Journal
-from bftrainer.daemon.writer import Writer
-from bftrainer.daemon.writes import TRIAL, Decision, DecisionWrite, SubmissionWrite
+from bftrainer.daemon.storage import journal as journal_
+from bftrainer.daemon.storage import writer as writer_
+from bftrainer.daemon.storage.backlog import Backlog
+from bftrainer.daemon.storage.journal import StoreJournal
+from bftrainer.daemon.storage.writer import Writer
+from bftrainer.daemon.storage.writes import TRIAL, DecisionWrite, StoredDecision, SubmissionWrite
 from bftrainer.errors import NameTakenError, StoreError, UnstorableError
 from bftrainer.model.actions import Ended, StopWorker
 from bftrainer.model.events import Event, TrainerCancelled
@@ -79,8 +79,8 @@ class Disk:
         return 7.0
 
 
-def decision(trainer: int, *, ends: bool = False) -> Decision:
-    return Decision(
+def decision(trainer: int, *, ends: bool = False) -> StoredDecision:
+    return StoredDecision(
         event=TrainerCancelled(time=1.0, trainer=trainer),
         trainers=[Trainer(id=trainer, spec=SPEC, submitted_at=0.0)],
         plan=None,
@@ -95,10 +95,10 @@ class Made:
 
     def __init__(self) -> None:
         self.disk, self.telemetry = Disk(), Telemetry()
-        self.bound, self.tidied = 1000, 0
-        backlog = Backlog(lambda: self.bound, lambda: 0.0)
+        self.tidied = 0
+        backlog = Backlog(1000, 0.0)
         self.writer = Writer(self.disk, self.telemetry, backlog, self.tidy_up)  # type: ignore[arg-type]
-        self.journal = Journal(self.writer, self.telemetry, self.disk)
+        self.journal = StoreJournal(self.writer, self.telemetry, self.disk)
 
     def tidy_up(self) -> float:
         self.tidied += 1
@@ -114,7 +114,7 @@ class Made:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    monkeypatch.setattr("bftrainer.daemon.backlog.FLUSH_S", 0.0)
+    monkeypatch.setattr("bftrainer.daemon.storage.backlog.FLUSH_S", 0.0)
     return Made()
 
 
@@ -218,7 +218,7 @@ def test_a_store_that_hangs_on_one_write_is_told_though_nothing_else_waits(
 
 def test_at_the_bound_events_give_way_and_no_state_is_lost(made: Made) -> None:
     async def scenario() -> None:
-        made.bound = 8
+        made.writer._backlog._bound = 8
         made.disk.full = True
         for trainer in range(1, 51):
             made.journal.performed(await made.journal.decided(decision(trainer, ends=trainer % 2 == 0)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -10,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.daemon import journal as journal_
+from bftrainer.daemon.storage import journal as journal_
 from bftrainer.errors import StoreError
 from bftrainer.model.events import NodesChanged, TrainerSubmitted
 from bftrainer.model.trainer import TrainerSpec
+from bftrainer.search.trial import StudyFile
 from tests.support.fed_daemon import FedDaemon
 from tests.support.nodes_world import run
+from tests.support.studies import TEXT, spec_of
 from tests.support.waiting import until_true
 
 SPEC = TrainerSpec(name="t", command=("true",), n_min=1, n_max=8, curve=((1, 10.0), (8, 80.0)))
@@ -99,6 +102,25 @@ def test_a_submission_meanwhile_is_refused_and_leaves_nothing(
         await stage.all_stored()
         assert stage.store.unfinished() == []
         assert await stage.daemon.journal.submit(SPEC, 1.0)
+
+    run(scenario)
+
+
+def test_no_study_begins_meanwhile(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its trials are would wait for the store in memory, study after study."""
+    monkeypatch.setattr(journal_, "ANSWER_S", 0.2)
+
+    async def scenario() -> None:
+        studies, source = stage.daemon.studies, StudyFile(text=json.dumps(TEXT), file="s.yaml", base="/")
+        stage.other.execute("BEGIN EXCLUSIVE")
+        await stage.change("n1")
+        await until_true(lambda: stage.daemon.journal._behind_s() > 0.2)
+        with pytest.raises(StoreError, match="nothing was submitted, try again"):
+            await studies.submit("ann", spec_of(), source)
+        assert not studies.thread.snapshots
+        stage.other.execute("COMMIT")
+        await stage.all_stored()
+        assert (await studies.submit("ann", spec_of(), source)).user == "ann"
 
     run(scenario)
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from bftrainer.daemon.mailbox import Mailbox
-from bftrainer.model.events import Event, NodesChanged, PolicyChanged, Resync, TrainerCancelled
+from bftrainer.daemon.mailbox import AT_ONCE, Mailbox
+from bftrainer.model.events import (
+    Event,
+    NodesChanged,
+    PolicyChanged,
+    PriorityChanged,
+    Resync,
+    TrainerCancelled,
+)
 
 
 class Clock:
@@ -36,6 +43,19 @@ def test_of_a_trainers_cancellations_one_waits() -> None:
     assert mailbox.waiting() == [cancelled(20.0, 0)], "the one before may have come to nothing"
 
 
+def test_of_a_trainers_priorities_the_last_one_waits() -> None:
+    mailbox = Mailbox(Clock())
+    for n in range(1000):
+        mailbox.emit(PriorityChanged(time=float(n) / 100, trainer=n % 2, to=float(n)))
+    first, second = mailbox.waiting()
+    assert (first, second) == (
+        PriorityChanged(time=0.0, trainer=0, to=998.0),
+        PriorityChanged(time=0.01, trainer=1, to=999.0),
+    )
+    mailbox.emit(PriorityChanged(time=20.0, trainer=0, to=1.0))
+    assert mailbox.waiting() == [PriorityChanged(time=20.0, trainer=0, to=1.0)]
+
+
 def test_an_event_of_the_future_comes_when_it_is_due() -> None:
     async def scenario() -> None:
         mailbox = Mailbox(Clock())
@@ -62,5 +82,23 @@ def test_it_is_idle_only_when_the_last_batch_has_been_acted_on() -> None:
         mailbox.emit(cancelled(1.0, 2))
         mailbox.emit(cancelled(1.0, 1))
         assert [event.trainer for event in await more] == [2, 1]  # type: ignore[union-attr]
+
+    asyncio.run(scenario())
+
+
+def test_nodes_do_not_wait_for_all_that_a_user_has_ordered() -> None:
+    async def scenario() -> None:
+        mailbox = Mailbox(Clock())
+        for n in range(100):
+            mailbox.emit(cancelled(1.0, n))
+        assert await mailbox.batch() == [cancelled(1.0, n) for n in range(AT_ONCE)]
+        left = NodesChanged(time=2.0, left=frozenset({"n1"}))
+        mailbox.emit(left)
+        assert (await mailbox.batch())[0] == left and not mailbox.idle
+        taken = 2 * AT_ONCE - 1
+        while taken < 100:
+            found = await mailbox.batch()
+            assert found == [cancelled(1.0, n) for n in range(taken, taken + len(found))]
+            taken += len(found)
 
     asyncio.run(scenario())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -18,21 +20,21 @@ from bftrainer.api.errors import UnknownTrainerError
 from bftrainer.api.listing import LEFT_OUT
 from bftrainer.api.routes import users_application
 from bftrainer.cli.list_command import command as list_command
-from bftrainer.daemon import pruning
 from bftrainer.daemon.daemon import Daemon
-from bftrainer.daemon.pruning import DAY_S, Pruning, keep_runs
+from bftrainer.daemon.listeners import REQUEST_KB
+from bftrainer.daemon.storage import pruning
+from bftrainer.daemon.storage.pruning import DAY_S, Pruning, keep_runs
 from bftrainer.engine.restore import restore
 from bftrainer.errors import BftrainerError
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.trainer import Trainer, TrainerSpec
-from bftrainer.settings.limits import LimitSettings
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.memory import Machine, MemoryScheduler
 from bftrainer.testing.store import PROGRESS, end
 from tests.support.nodes_world import settings_in
 from tests.support.serving import serving
 
-MAX_REQUEST = LimitSettings().max_request_kb * 1000
+MAX_REQUEST = REQUEST_KB * 1000
 
 SPEC = TrainerSpec(name="t", command=("python", "train.py"), n_min=1, n_max=2, samples=100)
 ENDED, UNFINISHED = 7, 3
@@ -179,10 +181,12 @@ def test_a_trainer_that_lost_its_nodes_over_a_restart_waits(daemon: Daemon) -> N
 # --- what is old is deleted ----------------------------------------------------------------------
 
 
-def pruner(daemon: Daemon, **settings: Any) -> Pruning:
+def pruner(daemon: Daemon, runs_s: float = pruning.SURE_S, behind_s: float = 0.0, **settings: Any) -> Pruning:
+    """That of a daemon which has run for so long, on a machine whose clock differs by so much."""
     own = daemon.settings.current
     daemon.settings.reload(own.model_copy(update=settings))
-    clock = type("Clock", (), {"now": lambda self: NOW})()
+    times = itertools.chain([NOW - runs_s], itertools.repeat(NOW))
+    clock = SimpleNamespace(now=lambda: next(times), behind_s=lambda: behind_s)
     return Pruning(daemon.service.store, daemon.settings, clock, daemon.telemetry)
 
 
@@ -194,6 +198,14 @@ def test_events_older_than_the_setting_are_deleted_step_by_step(daemon: Daemon) 
     assert pruner(daemon, keep_events_days=30.0).step() == pruning.CHECK_S
     assert [row["time"] for row in store.rows("reports", None)] == [NOW - 29 * DAY_S, NOW]
     assert len(store.rows("events", None)) == ENDED
+
+
+@pytest.mark.parametrize("doubt", [{"runs_s": 599.0}, {"behind_s": 61.0}, {"behind_s": -61.0}])
+def test_nothing_is_old_by_a_clock_that_may_be_wrong(daemon: Daemon, doubt: dict[str, float]) -> None:
+    store = daemon.service.store
+    store.progress([replace(PROGRESS, time=NOW - 40 * DAY_S)])
+    assert pruner(daemon, **doubt, keep_events_days=30.0).step() == pruning.CHECK_S
+    assert len(store.rows("reports", None)) == 1
 
 
 def test_runs_are_kept_as_long_as_their_events(tmp_path: Path) -> None:

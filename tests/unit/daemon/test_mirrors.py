@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ from typing import Any
 import pytest
 
 from bftrainer.api.callers import Caller
-from bftrainer.daemon import mirrors
+from bftrainer.daemon.answers.submissions import Submissions
 from bftrainer.daemon.clock import WallClock
-from bftrainer.daemon.mirrors import Mirrors
-from bftrainer.daemon.submissions import Submissions
+from bftrainer.daemon.studies import mirrors
+from bftrainer.daemon.studies.mirrors import Mirrors
 from bftrainer.errors import BftrainerError
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
@@ -72,8 +73,37 @@ def test_what_the_helper_says_of_each_storage_is_told(
 def test_a_storage_among_the_daemons_own_files_is_refused(tmp_path: Path) -> None:
     import yaml
 
-    text = yaml.safe_dump({**TEXT, "storage": f"sqlite:///{tmp_path / 'bftrainer.db'}"})
     desk = Submissions(settings(tmp_path), Telemetry(), lambda user: 0)
-    with pytest.raises(BftrainerError, match="is in the daemon's state_dir; give a file elsewhere"):
-        asyncio.run(desk.read_study(Caller("ann", 1001), text, "s.yaml", "/work"))
+    for path in (tmp_path / "bftrainer.db", tmp_path / "a" / ".." / "pilots" / "x.db"):
+        text = yaml.safe_dump({**TEXT, "storage": f"sqlite:///{path}"})
+        with pytest.raises(BftrainerError, match="is in the daemon's state_dir; give a file elsewhere"):
+            asyncio.run(desk.read_study(Caller("ann", 1001), text, "s.yaml", "/work"))
     desk.close()
+
+
+def test_no_path_of_a_user_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links may be many, and a file system may not answer: whatever a submission names stays letters."""
+    import yaml
+
+    folder = tmp_path / "users"
+    folder.mkdir()
+    (folder / "0").symlink_to("1")
+    theirs = f"{folder}/0/x"
+    trainer = {**TEXT["trainer"], "workdir": theirs, "checkpoint": {"dir": f"{theirs}/ckpt"}}
+    study = yaml.safe_dump({**TEXT, "trainer": trainer, "storage": f"sqlite:///{theirs}/x.db"})
+    spec = yaml.safe_dump({"name": "one", **trainer, "command": ["true"]})
+    desk = Submissions(settings(tmp_path / "state"), Telemetry(), lambda user: 0)
+    looked: list[str] = []
+    for name in ("stat", "lstat", "readlink", "open", "listdir", "access"):
+        real = getattr(os, name)
+
+        def look(path: Any, *more: Any, real: Any = real, **named: Any) -> Any:
+            if str(path).startswith(str(folder)):
+                looked.append(f"{real.__name__} {path}")
+            return real(path, *more, **named)
+
+        monkeypatch.setattr(os, name, look)
+    asyncio.run(desk.read_study(Caller("ann", 1001), study, "s.yaml", theirs))
+    asyncio.run(desk.read(Caller("ann", 1001), spec, "t.yaml", theirs))
+    desk.close()
+    assert looked == []

@@ -9,8 +9,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from bftrainer.api import admission
-from bftrainer.api.admission import BusyError
+from bftrainer.api.transport import admission
+from bftrainer.api.transport.admission import BusyError
 from bftrainer.daemon import listeners
 from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.daemon import Daemon
@@ -40,10 +40,6 @@ def test_what_one_user_may_ask_changes_while_the_daemon_runs(tmp_path: Path) -> 
             assert 429 not in await statuses()
             wanted = {
                 "max_requests_per_second": 2.0,
-                "max_connections_per_user": 3,
-                "request_timeout_s": 7.0,
-                "answer_timeout_s": 8.0,
-                "max_answers_waiting_mb": 9,
                 "max_connections": 99,
             }
             refused = daemon.reload(before.model_copy(update=wanted))
@@ -53,11 +49,9 @@ def test_what_one_user_may_ask_changes_while_the_daemon_runs(tmp_path: Path) -> 
                 next(own.bounds for own, _ in daemon.listeners._places if own.bounds.total == total)
                 for total in (before.max_connections, before.max_agents)
             )
-            assert (users.each, users.timeout_s) == (3, 7.0)
-            assert (agents.each, agents.per_second, agents.timeout_s) == (before.max_agents, None, 7.0)
+            assert users.per_second == 2.0
+            assert (agents.each, agents.per_second) == (before.max_agents, None)
             assert len(daemon.listeners._places) == 2
-            answers = daemon.service.answers
-            assert (answers._seconds(), answers._most()) == (8.0, 9_000_000)
 
     asyncio.run(scenario())
     daemon.runner.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bftrainer.daemon.daemon import Daemon
-from bftrainer.daemon.reloading import Reloading
+from bftrainer.daemon.process.reloading import Reloading
 from bftrainer.errors import BftrainerError
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from bftrainer.allocate import solvers
-from bftrainer.allocate.answer import Answer
+from bftrainer.allocate.solvers import SolverAnswer
 from bftrainer.daemon.daemon import Daemon
-from bftrainer.daemon.serve import serve
+from bftrainer.daemon.process.serve import serve
 from bftrainer.daemon.systemd import Systemd
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings
@@ -31,7 +31,7 @@ def test_settings_that_ask_for_a_solver_that_does_not_work_are_refused(
             environ={"XDG_CONFIG_HOME": "/nowhere", "BFTRAINER_SITE_CONFIG": "/nowhere"},
         )
 
-    def expired(model: object, limits: object) -> Answer:
+    def expired(model: object, limits: object) -> SolverAnswer:
         raise RuntimeError("no licence")
 
     broken = {"highs": replace(solvers.SOLVERS["highs"], run=expired)}
@@ -47,6 +47,7 @@ def test_settings_that_ask_for_a_solver_that_does_not_work_are_refused(
         daemon = Daemon(file, NoNodes(), store)  # type: ignore[arg-type]
         serving = asyncio.create_task(serve(daemon, lambda: file, Systemd("", 0.0)))
         await until_true(lambda: ("INFO", "ready") in events())
+        assert events().index(("INFO", "listening")) < events().index(("INFO", "ready"))
         file = settings("milp")
         os.kill(os.getpid(), signal.SIGHUP)
         await until_true(lambda: ("ERROR", "reload_failed") in events())

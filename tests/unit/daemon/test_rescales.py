@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bftrainer.daemon.rescales import SHOWN, rescales, rows_for
+from bftrainer.daemon.answers.views.rescales import SHOWN, rescales, rows_for
 
 
 def row(generation: int, node: str, **more: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from bftrainer.api.callers import NOBODY, Caller, NotAllowedError, UnauthenticatedError
 from bftrainer.api.routes import metrics_application, users_application
 from bftrainer.daemon.daemon import Daemon
+from bftrainer.daemon.listeners import REQUEST_KB
 from bftrainer.engine.restore import restore
 from bftrainer.errors import SchedulerError
 from bftrainer.model.actions import StartWorker
@@ -27,11 +28,10 @@ from bftrainer.model.problem import Plan, PlanStatus
 from bftrainer.model.reports import Pause, Progress
 from bftrainer.model.trainer import Cost, Trainer, TrainerSpec
 from bftrainer.performance.estimate import with_measurement
-from bftrainer.settings.limits import LimitSettings
 from bftrainer.settings.sources import load
 from bftrainer.store.sql import SqlStore
 
-MAX_REQUEST = LimitSettings().max_request_kb * 1000
+MAX_REQUEST = REQUEST_KB * 1000
 
 CALLERS = {
     "alice": Caller("alice", 1001),
@@ -364,8 +364,17 @@ def test_nothing_is_run_as_root_or_as_the_daemon(ask: Asked, daemon: Daemon, who
         ("POST", "/v1/trainers", {"json": {"spec": "", "name": "a"}}, 400, "'base' must be a text"),
         ("POST", "/v1/trainers", {"json": {"spec": "", "name": "a", "base": "."}}, 400, "whole path"),
         ("POST", "/v1/trainers", {"data": b"x" * (MAX_REQUEST + 1)}, 413, "too large"),
-        ("POST", "/v1/trainers", {"data": b"[" * 50_000}, 400, "nested too deeply"),
-        ("POST", "/v1/trainers", {"data": b'{"a":' * 10_000}, 400, "nested too deeply"),
+        ("POST", "/v1/trainers", {"data": b"[" * 20_000 + b"]" * 20_000}, 400, "nested too deeply"),
+        (
+            "POST",
+            "/v1/trainers",
+            {"data": b'{"a":' * 10_000 + b"1" + b"}" * 10_000},
+            400,
+            "nested too deeply",
+        ),
+        ("POST", "/v1/trainers", {"data": b"-2.8e16"}, 400, "must be a JSON object"),
+        ("POST", "/v1/trainers", {"data": b"null"}, 400, "must be a JSON object"),
+        ("POST", "/v1/trainers", {"data": b"[" * 21 + b"]" * 21}, 400, "nested too deeply"),
         ("POST", "/v1/trainers", {"data": b'{"spec": %s}' % (b"1" * 5_000)}, 400, "no JSON"),
         ("POST", "/v1/trainers", {"data": b"\xff\xfe{}"}, 400, "no JSON"),
         ("POST", "/v1/trainers", {"data": b"{}", "headers": {"Content-Type": "a; charset=zip"}}, 400, "spec"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bftrainer.daemon.views import scalability_view
+from bftrainer.daemon.answers.views.trainers import scalability_view
 from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import Trainer, TrainerSpec
 

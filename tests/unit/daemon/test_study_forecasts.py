@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from bftrainer.daemon import study_forecasts
-from bftrainer.daemon.study_forecasts import Forecast, Means, StudyForecasts, ended_stages
+from bftrainer.daemon.studies import forecasts as study_forecasts
+from bftrainer.daemon.studies.forecasts import Means, StudyForecasts, StudyOutlook, ended_stages
 from bftrainer.model.events import Event, StudyForecast
 from bftrainer.search.plan.ahead import Ahead
-from bftrainer.search.plan.experiment import Experiment, Stage
+from bftrainer.search.plan.model.experiment import Experiment, Stage
 from bftrainer.search.plan.of_study import Learnt
-from bftrainer.search.trial import Result, Study, Trial, TrialStatus
+from bftrainer.search.trial import RungResult, Study, Trial, TrialStatus
 from bftrainer.telemetry.telemetry import Telemetry
-from tests.support.studies import curved
+from tests.support.studies import curved, settings_of
 from tests.support.waiting import until_true
 
 
@@ -36,8 +36,8 @@ class Desk:
     """Forecasts, with what they have told."""
 
     def __init__(self) -> None:
-        self.clock, self.told = At(), list[Event]()
-        self.forecasts = StudyForecasts(self.clock, Telemetry(), self.told.append)  # type: ignore[arg-type]
+        self.clock, self.told, self.telemetry = At(), list[Event](), Telemetry()
+        self.forecasts = StudyForecasts(settings_of(), self.clock, self.telemetry, self.told.append)  # type: ignore[arg-type]
 
     async def look(self, study: Study, nodes: int) -> str:
         """Look, and wait for the forecast; returns what it says."""
@@ -65,7 +65,9 @@ def study(*ended: int, **more: Any) -> Study:
     """Four trials, of which each has ended so many rungs; the first one trains."""
     new = Study.new(1, curved(trials=4, deadline="60s", **more), "ann", 100.0)
     for number, rungs in enumerate(ended):
-        results = tuple(Result(rung=k, samples=new.brackets[0].budgets[k], value=0.5) for k in range(rungs))
+        results = tuple(
+            RungResult(rung=k, samples=new.brackets[0].budgets[k], value=0.5) for k in range(rungs)
+        )
         own = Trial(number=number, params={}, results=results, status=TrialStatus.RUNNING)
         new = new.put(own if number else Trial(number=0, params={}, results=results, trainer=7))
     return new
@@ -75,8 +77,10 @@ def test_it_is_planned_again_after_each_stage_and_when_nodes_come_or_go(desk: De
     async def story() -> None:
         assert (await desk.look(study(0), 4)).startswith("it began: 7 runs left, done in 00:")
         assert desk.reasons()[0].startswith("digits: it began: 7 runs left")
+        before = desk.forecasts.view(study(0))
         desk.forecasts.look(study(0), Means(2, 8))  # too soon
-        assert not desk.forecasts._busy
+        await until_true(lambda: not desk.forecasts._busy)
+        assert desk.forecasts.view(study(0)) == before
         desk.clock.time += 11.0
         said = await desk.look(study(0), 1)
         assert said.startswith("nodes came or went: 7 runs left") and "too late; on time with" in said
@@ -113,12 +117,42 @@ def test_the_loop_goes_on_while_a_study_is_planned(desk: Desk, monkeypatch: pyte
     asyncio.run(story())
 
 
+def test_the_thread_and_not_the_loop_goes_through_a_studys_trials(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    real = study_forecasts.ended_stages
+
+    def noted(own: Study) -> int:
+        threads.append(threading.current_thread().name)
+        return real(own)
+
+    monkeypatch.setattr(study_forecasts, "ended_stages", noted)
+
+    async def story() -> None:
+        new = study(0)
+        await desk.look(new, 4)
+        desk.forecasts.look(new, Means(4, 8))
+        assert not desk.forecasts._busy, "a study that is as it was is not looked at"
+
+    asyncio.run(story())
+    assert threads == ["forecasts"]
+
+
+def test_stages_that_have_ended_are_counted() -> None:
+    rungs = ((0,), (1, 1, 1, 1), (2, 1, 1, 1), (2, 2, 1, 1), (3, 2, 1, 1))
+    stages = [study(*ended) for ended in rungs]
+    counts = [study_forecasts.ended_stages(own) for own in stages]
+    assert counts == [0, 1, 1, 2, 3], "of one bracket with rungs for 4, 2 and 1 trials"
+
+
 def test_what_comes_while_no_trial_has_a_trainer_is_told_later(desk: Desk) -> None:
     async def story() -> None:
         new = study()
         await desk.look(new, 0)
         assert not desk.told
         desk.forecasts.look(study(0), Means(0, 8))
+        await until_true(lambda: bool(desk.told))
         assert desk.reasons()[0].startswith("digits: it began: 7 runs left, no nodes now")
         assert "too late" not in desk.reasons()[0]
 
@@ -142,9 +176,9 @@ def test_what_lacks_nodes_for_a_moment_is_taken_to_get_those_of_before(desk: Des
 def test_what_is_said_is_not_said_again_while_nothing_is_done() -> None:
     """The end moves on then, by more than all that is left."""
     short = Ahead(Experiment("digits", (Stage(2, 100.0),)), 2.0, None)
-    first, later = (Forecast(at=at, because="", found=short, nodes=2, until=None) for at in (0.0, 60.0))
+    first, later = (StudyOutlook(at=at, because="", found=short, nodes=2, until=None) for at in (0.0, 60.0))
     assert not later.differs(first)
-    longer = Forecast(at=60.0, because="", found=replace(short, seconds=90.0), nodes=2, until=None)
+    longer = StudyOutlook(at=60.0, because="", found=replace(short, seconds=90.0), nodes=2, until=None)
     assert longer.differs(first)
 
 
@@ -158,6 +192,10 @@ def test_a_plan_that_fails_is_told_and_the_study_goes_on(desk: Desk, monkeypatch
             desk.forecasts.look(study(0), Means(4, 8))
             await until_true(lambda: not desk.forecasts._busy)
         assert desk.forecasts.view(study(0)) is None
+        assert desk.telemetry.troubles.texts(details=True) == [], "the others' daemon is as it was"
+        desk.forecasts.look(study(0), Means(4, 8))
+        assert not desk.forecasts._busy, "to try again at once may take as long again"
+        desk.clock.time += study_forecasts.AGAIN_S
         assert await desk.look(study(0), 4)
         desk.forecasts.forget([])
         assert desk.forecasts.view(study(0)) is None

@@ -1,22 +1,44 @@
-"""What users may order of a study that has ended."""
+"""What users may order of a study that has ended, and how studies are listed and shown."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import threading
 from collections.abc import Callable
-from dataclasses import fields
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import MISSING, fields, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bftrainer.api.callers import Caller
-from bftrainer.daemon.study_service import StudyAnswers
+from bftrainer.api.errors import UnknownTrainerError
+from bftrainer.daemon.answers.studies import StudyAnswers
+from bftrainer.daemon.answers.views.studies import Now, TrialTexts
+from bftrainer.daemon.lanes import Lanes
 from bftrainer.errors import BftrainerError
-from bftrainer.search.stored import stored_study
+from bftrainer.search.rows import stored_study
+from bftrainer.search.study import StudySpec
+from bftrainer.search.trial import Study, StudyStatus, Trial, TrialStatus
+from bftrainer.settings.live import LiveSettings
+from bftrainer.telemetry.telemetry import Telemetry
+from tests.support.nodes_world import settings_in
 from tests.support.studies import Run, spec_of
 
 ANN = Caller("ann", 1001)
+
+
+OPS = Caller("ops", 1002, admin=True)
+
+
+def in_another_thread(study: Study, work: Callable[[], Any]) -> Future[Any]:
+    """What a study's thread makes of work."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work)
 
 
 @pytest.fixture
@@ -29,16 +51,26 @@ def answers() -> StudyAnswers:
     async def at_once(user: str, make: Callable[[], Any]) -> Any:
         return make()
 
-    own: dict[str, Any] = {field.name: SimpleNamespace() for field in fields(StudyAnswers)}
+    own: dict[str, Any] = {
+        field.name: SimpleNamespace() for field in fields(StudyAnswers) if field.default_factory is MISSING
+    }
     own["lanes"] = SimpleNamespace(store=SimpleNamespace(run=at_once))
-    own["studies"] = SimpleNamespace(thread=SimpleNamespace(snapshots={}))
+    own["submissions"] = SimpleNamespace(check_rate=lambda caller: None)
+    own["studies"] = SimpleNamespace(thread=SimpleNamespace(snapshots={}, fill=in_another_thread))
+    own["submissions"] = SimpleNamespace(check_rate=lambda caller: None)
     found = stored_study(run.study)
     own["store"] = SimpleNamespace(studies=SimpleNamespace(find=lambda name, user=None: found))
     return StudyAnswers(**own)
 
 
+def ordered(answers: StudyAnswers, caller: Caller, name: str, order: str) -> dict[str, Any]:
+    """The row with which an order is answered."""
+    found: dict[str, Any] = json.loads(asyncio.run(answers.order(caller, name, order)).body)
+    return found
+
+
 def test_to_cancel_it_does_nothing_and_says_so(answers: StudyAnswers) -> None:
-    row = asyncio.run(answers.order(ANN, "s", "cancel"))
+    row = ordered(answers, ANN, "s", "cancel")
     assert row["status"] == "completed"
     assert row["note"] == "the study s has ended (completed) already; its results and checkpoints stay"
 
@@ -47,3 +79,107 @@ def test_to_cancel_it_does_nothing_and_says_so(answers: StudyAnswers) -> None:
 def test_to_pause_it_is_refused(answers: StudyAnswers, order: str) -> None:
     with pytest.raises(BftrainerError, match=r"the study s has ended \(completed\); submit it anew"):
         asyncio.run(answers.order(ANN, "s", order))
+
+
+def test_an_admin_is_asked_for_the_number_where_several_users_have_the_name(answers: StudyAnswers) -> None:
+    run = Run(spec_of(sampler="random"))
+    own = {id_: replace(run.study, id=id_, user=user) for id_, user in ((3, "ann"), (5, "bob"))}
+    answers.studies.thread.snapshots = own
+
+    async def order(study: Study, event: object) -> Study:
+        return replace(study, status=StudyStatus.CANCELLED)
+
+    answers.studies.order = order  # type: ignore[method-assign, assignment]
+    answers.telemetry.ordered = lambda *args, **more: None  # type: ignore[method-assign]
+    for word in ("cancel", "pause", "resume"):
+        with pytest.raises(
+            BftrainerError,
+            match=r"several users have a study 's'; name it by its number: 3 \(ann\), 5 \(bob\)",
+        ):
+            asyncio.run(answers.order(OPS, "s", word))
+    trials = Trials(run.study.trials)
+    answers.studies.thread.snapshots = {id_: replace(study, trials=trials) for id_, study in own.items()}
+    assert ordered(answers, OPS, "5", "cancel")["user"] == "bob"
+    assert ordered(answers, ANN, "s", "cancel")["user"] == "ann"
+
+
+def test_a_study_is_wrong_that_would_learn_from_none(answers: StudyAnswers) -> None:
+    spec = replace(spec_of(sampler="tpe"), warm_start="none")
+
+    async def read_study(*given: object) -> StudySpec:
+        return spec
+
+    own: dict[str, Any] = {"place": lambda caller: nullcontext(), "read_study": read_study}
+    object.__setattr__(answers, "submissions", SimpleNamespace(**own))
+    object.__setattr__(answers, "settings", SimpleNamespace(current=SimpleNamespace(mode="user")))
+    answers.store.studies.find = lambda name, user=None: None  # type: ignore[method-assign]
+    with pytest.raises(BftrainerError, match=r"^warm_start: no study 'none'; bftrainer study list") as caught:
+        asyncio.run(answers.submit(ANN, "", "s.yaml", ""))
+    assert not isinstance(caught.value, UnknownTrainerError), "the address is right"
+
+
+class Trials(dict[int, Trial]):
+    """A study's trials, which may be very many: no thread that serves others may go through them."""
+
+    barred = threading.get_ident()
+
+    def _may(self) -> None:
+        assert threading.get_ident() != self.barred, "the event loop goes through all trials"
+
+    def values(self) -> Any:
+        self._may()
+        return super().values()
+
+    def __iter__(self) -> Any:
+        self._may()
+        return super().__iter__()
+
+
+def test_the_event_loop_goes_through_no_trials_to_list_and_to_show_studies(
+    answers: StudyAnswers, tmp_path: Path
+) -> None:
+    run = Run(spec_of(sampler="random"))
+    study = replace(run.study, id=3, user="ann", trials=Trials(run.study.trials))
+    running = next(t for t in run.study.trials.values() if t.status is TrialStatus.RUNNING)
+    own: Any = answers
+    settings = LiveSettings(settings_in(tmp_path))
+    trainer = SimpleNamespace(id=running.trainer, samples=70)
+    studies = own.studies
+    studies.thread.snapshots = {3: study}
+    studies.runs = SimpleNamespace(moved=lambda id_: 5.0, learnt=lambda id_: Now().learnt, folder=str)
+    studies.index = SimpleNamespace(get={running.trainer: trainer}.get)
+    studies.journal = SimpleNamespace(latest=lambda id_: None)
+    studies.forecasts = SimpleNamespace(view=lambda study: None)
+    studies.mirrors = SimpleNamespace(view=lambda *words: None)
+    state = SimpleNamespace(active={}, settings=SimpleNamespace(unit="node"))
+    lanes = Lanes(Telemetry())
+    answers = replace(
+        answers, settings=settings, lanes=lanes, texts=TrialTexts(), runner=SimpleNamespace(state=state)
+    )  # type: ignore[arg-type]
+    try:
+        listed = asyncio.run(answers.listed(ANN, 0))
+        one = asyncio.run(answers.show(ANN, "3", 1, 10))
+    finally:
+        lanes.close()
+    (row,) = json.loads(listed.body)
+    assert row["counts"]["waiting"] >= 1, "its trainer has no nodes"
+    table = {t["number"]: t for t in json.loads(one.body)["table"]}
+    assert table[running.number]["samples"] == 70
+
+
+def test_an_answer_has_the_number_of_known_points_and_only_the_first_cancellation_is_free(
+    answers: StudyAnswers,
+) -> None:
+    run = Run(spec_of(sampler="random"))
+    study = replace(run.study, points=((("lr", 0.1),),) * 3)
+    counted: list[str] = []
+    answers.studies.thread.snapshots = {study.id: study}
+
+    async def order(study: Study, event: object) -> Study:
+        return study
+
+    answers.studies.order = order  # type: ignore[method-assign, assignment]
+    answers.telemetry.ordered = lambda *args, **more: None  # type: ignore[method-assign]
+    answers.submissions.check_rate = lambda caller: counted.append(caller.user)  # type: ignore[method-assign]
+    assert [ordered(answers, ANN, "s", "cancel")["points"] for _ in range(3)] == [3] * 3
+    assert counted == ["ann"] * 2

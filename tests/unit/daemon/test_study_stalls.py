@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from bftrainer.cli.shared.studies import STALLED_S, stalled
-from bftrainer.cli.shared.study_tables import head
-from bftrainer.daemon.study_views import Now, study_row, study_view, trial_view
-from bftrainer.daemon.trial_runs import Run, TrialRuns
+from bftrainer.cli.studies.tables import head
+from bftrainer.cli.studies.words import STALLED_S, stalled
+from bftrainer.daemon.answers.views.studies import Now, study_row, study_view, trial_view
+from bftrainer.daemon.studies.trial_runs import TrialRun, TrialRuns
 from bftrainer.model.reports import Progress
 from tests.support import studies
 
@@ -28,7 +28,7 @@ def runs(clock: Clock) -> TrialRuns:
     own: dict[str, Any] = dict.fromkeys(("settings", "store", "index", "runner", "launcher", "orders"))
     thread = SimpleNamespace(snapshots={STUDY.id: STUDY}, tell=lambda *_: None)
     found = TrialRuns(**own, clock=clock, store_id="m", thread=thread)  # type: ignore[arg-type]
-    found._runs[TRAINER] = Run(STUDY.id, 0, 1)
+    found._runs[TRAINER] = TrialRun(STUDY.id, 0, 1)
     return found
 
 
@@ -70,4 +70,4 @@ def test_it_says_where_to_look() -> None:
     (waits,) = (line for line in head(view(0.0)) if "no progress" in line)
     assert waits.endswith(": its trials have no nodes; bftrainer queue says why")
     (hangs,) = (line for line in head(view(0.0, nodes=2)) if "no progress" in line)
-    assert hangs.endswith("its trials report none; see bftrainer study show s --trial 0")
+    assert hangs.endswith("its trials report none; see bftrainer study show 1 --trial 0")

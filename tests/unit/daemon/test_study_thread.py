@@ -4,29 +4,41 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
 
 from bftrainer.daemon.clock import WallClock
-from bftrainer.daemon.study_thread import StudyThread
+from bftrainer.daemon.studies import deciding as study_thread
+from bftrainer.daemon.studies.deciding import StudyThread
 from bftrainer.model.studies import StoredStudy, StoredTrial
-from bftrainer.search import events, sampling
+from bftrainer.model.trainer import TrainerStatus
+from bftrainer.search import events
+from bftrainer.search.decide import OrderRefusedError
+from bftrainer.search.optuna import sampling
 from bftrainer.search.trial import Study, StudyStatus
 from bftrainer.telemetry.telemetry import Telemetry
-from tests.support.studies import spec_of
+from bftrainer.threads import check
+from tests.support.studies import TEXT, settings_of, spec_of
 from tests.support.waiting import until
+
+ENDED = partial(
+    events.TrialEnded, run=1, status=TrainerStatus.COMPLETED, reason="", samples=TEXT["budget"], value=1.0
+)
+"""Of a trial's only run."""
 
 
 class Kept:
     """A journal that remembers what it was given, in order."""
 
     def __init__(self, said: list[str]) -> None:
-        self.said = said
+        self.said, self.briefs = said, list[Any]()
 
     def keep_study(self, study: StoredStudy, trials: list[StoredTrial]) -> Future[None]:
         """Note what is to be stored."""
-        self.said += [f"kept {study.id}.{trial.number} {trial.data['status']}" for trial in trials]
+        self.said += [f"kept {study.id}.{t.number} {t.data.get('status', 'point')}" for t in trials]
+        self.briefs.append(study.brief)
         stored: Future[None] = Future()
         stored.set_result(None)
         return stored
@@ -37,10 +49,10 @@ class Desk:
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.telemetry = Telemetry()
-        self.thread = StudyThread(Kept(self.said), WallClock(), self.telemetry, self._act)  # type: ignore[arg-type]
+        self.telemetry, self.kept = Telemetry(), Kept(self.said)
+        self.thread = StudyThread(settings_of(), self.kept, WallClock(), self.telemetry, self._act)  # type: ignore[arg-type]
 
-    def _act(self, study: Study, action: events.Start | events.Stop) -> None:
+    def _act(self, study: Study, action: events.StartTrial | events.StopTrial) -> None:
         self.said.append(f"{type(action).__name__} {study.id}.{action.number}")
 
     def begin(self, id_: int) -> None:
@@ -58,8 +70,8 @@ def desk() -> Any:
 
 def test_a_trial_is_stored_before_its_trainer_is_submitted(desk: Desk) -> None:
     desk.begin(1)
-    until(lambda: "Start 1.0" in desk.said, "the first trial starts")
-    assert desk.said == ["kept 1.0 running", "Start 1.0"]
+    until(lambda: "StartTrial 1.0" in desk.said, "the first trial starts")
+    assert desk.said == ["kept 1.0 running", "StartTrial 1.0"]
 
 
 def test_a_sampler_that_thinks_keeps_no_other_study_waiting(
@@ -68,10 +80,10 @@ def test_a_sampler_that_thinks_keeps_no_other_study_waiting(
     thinking, go_on = threading.Event(), threading.Event()
     ask = sampling.Sampling.ask
 
-    def slowly(self: sampling.Sampling, number: int) -> Any:
+    def slowly(self: sampling.Sampling, number: int, known: Any) -> Any:
         thinking.set()
         go_on.wait(30)
-        return ask(self, number)
+        return ask(self, number, known)
 
     monkeypatch.setattr(sampling.Sampling, "ask", slowly)
     desk.begin(1)
@@ -79,9 +91,9 @@ def test_a_sampler_that_thinks_keeps_no_other_study_waiting(
     desk.begin(2)
     desk.thread.tell(2, events.Cancel())
     until(lambda: 2 not in desk.thread.snapshots, "the second study has ended")
-    assert "Start 1.0" not in desk.said
+    assert "StartTrial 1.0" not in desk.said
     go_on.set()
-    until(lambda: "Start 1.0" in desk.said, "the first study goes on")
+    until(lambda: "StartTrial 1.0" in desk.said, "the first study goes on")
 
 
 def test_a_sampler_that_fails_ends_its_study_and_no_other(
@@ -90,17 +102,58 @@ def test_a_sampler_that_fails_ends_its_study_and_no_other(
     ask = sampling.Sampling.ask
     failed = threading.Event()
 
-    def once(self: sampling.Sampling, number: int) -> Any:
+    def once(self: sampling.Sampling, number: int, known: Any) -> Any:
         if not failed.is_set():
             failed.set()
             raise ValueError("no such distribution")
-        return ask(self, number)
+        return ask(self, number, known)
 
     monkeypatch.setattr(sampling.Sampling, "ask", once)
     desk.begin(1)
     until(lambda: 1 not in desk.thread.snapshots, "the first study has ended")
     desk.begin(2)
-    until(lambda: "Start 2.0" in desk.said, "the second study goes on")
+    until(lambda: "StartTrial 2.0" in desk.said, "the second study goes on")
     assert desk.thread.snapshots[2].status is StudyStatus.RUNNING
-    (told,) = desk.telemetry.troubles.texts(details=True)
-    assert "a study could not go on" in told
+    assert desk.telemetry.troubles.texts(details=True) == [], "the others' daemon is as it was"
+
+
+def test_a_decision_beyond_its_time_ends_its_study_with_what_it_had(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.begin(1)
+    until(lambda: "StartTrial 1.0" in desk.said, "the first trial starts")
+    decide, late = study_thread.step, threading.Event()
+
+    def step(study: Study, event: events.Event, now: float) -> Any:
+        if isinstance(event, events.TrialSlots):
+            late.set()
+            while True:
+                check()
+        return decide(study, event, now)
+
+    monkeypatch.setattr(study_thread, "step", step)
+    desk.thread._thread._limit_s = 0.05
+    desk.thread.tell(1, events.TrialSlots(trials=4))
+    assert late.wait(30)
+    until(lambda: desk.thread.snapshots[1].status is StudyStatus.ENDED, "the study ends")
+    assert "it takes more than 0.05 s of work" in desk.thread.snapshots[1].reason
+    assert desk.thread.snapshots[1].trials[0].stopping is not None, "its trainer is being ended"
+
+
+def test_an_order_that_no_longer_fits_is_refused_and_the_study_goes_on(desk: Desk) -> None:
+    desk.begin(1)
+    with pytest.raises(OrderRefusedError, match="3 trials in all: 2 are the most"):
+        desk.thread.tell(1, events.Add(trials=1, most=2)).result(30)
+    assert desk.thread.snapshots[1].status is StudyStatus.RUNNING
+
+
+def test_known_points_are_stored_once(desk: Desk) -> None:
+    desk.begin(1)
+    points = tuple((("lr", 0.01 * n),) for n in range(1, 4))
+    desk.thread.tell(1, events.Add(trials=3, points=points)).result(30)
+    until(lambda: "StartTrial 1.0" in desk.said, "the first trial starts")
+    for number in range(4):
+        until(lambda n=number: f"StartTrial 1.{n}" in desk.said, "the trial starts")  # type: ignore[misc]
+        desk.thread.tell(1, ENDED(number=number)).result(30)
+    assert [said for said in desk.said if said.endswith("point")] == [f"kept 1.{-n} point" for n in (1, 2, 3)]
+    assert all(isinstance(brief["points"], int) for brief in desk.kept.briefs)

@@ -11,9 +11,9 @@ import pytest
 
 from bftrainer.api.callers import Caller
 from bftrainer.api.errors import STATUS_OF, FullError, TooManyError
-from bftrainer.daemon import submissions
+from bftrainer.daemon.answers import submissions
+from bftrainer.daemon.answers.submissions import Submissions
 from bftrainer.daemon.index import Index
-from bftrainer.daemon.submissions import Submissions
 from bftrainer.errors import BftrainerError
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.settings.live import LiveSettings
@@ -80,7 +80,7 @@ def test_an_hour_of_submitting_is_bounded_by_the_minute(desk: Callable[..., Desk
         assert [await own.submit(ANN) for _ in range(3)] == ["ann"] * 3
         said = await own.submit(ANN)
         assert said == (
-            "TooManyError: you have sent more than 3 specs in a minute, those that were refused included; "
+            "TooManyError: you have sent more than 3 specs and orders in a minute, refused ones included; "
             "try again in 20 s (max_submits_per_minute)"
         )
         assert await own.submit(BOB) == "bob"
@@ -92,6 +92,15 @@ def test_an_hour_of_submitting_is_bounded_by_the_minute(desk: Callable[..., Desk
         assert own.hit == ["max_submits_per_minute: 3 times, most by ann"]
 
     asyncio.run(story())
+
+
+def test_orders_count_as_specs_do(desk: Callable[..., Desk]) -> None:
+    own = desk(max_submits_per_minute=2)
+    for _ in range(2):
+        own.submissions.check_priority(ANN, 0.5)
+    with pytest.raises(TooManyError, match="more than 2 specs and orders in a minute"):
+        own.submissions.check_priority(ANN, 0.5)
+    own.submissions.check_priority(BOB, 0.5)
 
 
 def test_wrong_specs_count_as_others_do(desk: Callable[..., Desk]) -> None:
@@ -186,20 +195,19 @@ def test_specs_are_read_in_a_thread_of_their_own_and_few_wait_for_it(
         return parse(*arguments)
 
     monkeypatch.setattr(submissions, "parse", slow)
+    monkeypatch.setattr(submissions, "SPECS_WAITING", 3)
+    monkeypatch.setattr(submissions, "SPECS_OF_A_USER", 2)
 
     async def story() -> None:
-        own = desk(max_specs_waiting=3, max_specs_waiting_per_user=2)
+        own = desk()
         first = [asyncio.create_task(own.submit(ANN)) for _ in range(2)]
         await asyncio.sleep(0)
         said = await own.submit(ANN)  # the loop goes on meanwhile
-        assert said == (
-            "TooManyError: 2 specs of yours wait to be read; submit one after the other "
-            "(max_specs_waiting_per_user)"
-        )
+        assert said == ("TooManyError: 2 specs of yours wait to be read; submit one after the other")
         first.append(asyncio.create_task(own.submit(BOB)))
         await asyncio.sleep(0)
         said = await own.submit(OPS)
-        assert said == ("FullError: 3 specs wait to be read; try again in a few seconds (max_specs_waiting)")
+        assert said == "FullError: 3 specs wait to be read; try again in a few seconds"
         go.set()
         assert await asyncio.gather(*first) == ["ann", "ann", "bob"]
         assert [await own.submit(ANN) for _ in range(3)] == ["ann"] * 3

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bftrainer.daemon.trial_runs import Run, TrialRuns
-from bftrainer.daemon.trial_starts import TrialStarts
+from bftrainer.daemon.studies.trial_runs import TrialRun, TrialRuns
+from bftrainer.daemon.studies.trial_starts import TrialStarts
 from bftrainer.model.reports import Progress
 from bftrainer.search.plan.ahead import ahead
 from bftrainer.search.plan.of_study import Learnt
@@ -49,7 +49,7 @@ def test_a_trial_is_watched_from_the_look_at_which_it_holds_nodes() -> None:
     own["runner"] = SimpleNamespace(state=SimpleNamespace(active={7: held}))
     own["thread"] = SimpleNamespace(snapshots={STUDY.id: STUDY}, tell=lambda *_: None)
     runs = TrialRuns(**own, clock=clock, store_id="m")  # type: ignore[arg-type]
-    runs._runs[7] = Run(STUDY.id, 0, 1)
+    runs._runs[7] = TrialRun(STUDY.id, 0, 1)
     assert runs.held() == {STUDY.id: [1]}
     runs.reported(report(103.0, 20))
     assert runs.starts.typical_s(STUDY.id) == 2.0

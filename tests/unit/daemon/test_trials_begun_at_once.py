@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from bftrainer.daemon.trial_runs import AT_ONCE, TrialRuns
+import pytest
+
+from bftrainer.daemon.index import Index
+from bftrainer.daemon.studies import trial_runs
+from bftrainer.daemon.studies.studies import Studies
+from bftrainer.daemon.studies.trial_runs import AT_ONCE, TrialRuns
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.search import events
 from bftrainer.search.decide import step
 from bftrainer.search.trial import Study
-from tests.support.studies import Run, spec_of
+from tests.support.studies import Run, filled, settings_of, spec_of
 
 TRIALS = 5 * AT_ONCE
 
@@ -19,16 +25,20 @@ TRIALS = 5 * AT_ONCE
 class Desk:
     """Takes trainers in order, each when `answer` is called; knows how many wait for that."""
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: Study, **settings: Any) -> None:
         self.told: list[events.Event] = []
         self.names: list[str] = []
+        self.ids = 0
         self.waiting: list[asyncio.Future[int]] = []
-        self.thread = SimpleNamespace(snapshots={1: study}, tell=lambda _, event: self.told.append(event))
+        self.index = Index()
+        self.thread = SimpleNamespace(
+            snapshots={1: study}, tell=lambda _, event: self.told.append(event), fill=filled
+        )
         own: dict[str, Any] = {
-            "settings": SimpleNamespace(current=SimpleNamespace(trainer_dir="/t", max_trainers=1000)),
+            "settings": settings_of(trainer_dir="/t", **settings),
             "clock": SimpleNamespace(now=lambda: 1.0),
             "store": None,
-            "index": SimpleNamespace(count=lambda user: 0, submitted=lambda *args: None),
+            "index": self.index,
             "runner": None,
             "launcher": None,
             "orders": self,
@@ -46,21 +56,24 @@ class Desk:
     async def answer(self) -> None:
         """Take all trainers that wait."""
         taken, self.waiting = self.waiting, []
-        for number, one in enumerate(taken):
-            one.set_result(len(self.names) + number)
-        for _ in range(4):
+        for one in taken:
+            self.ids += 1
+            one.set_result(self.ids)
+        for _ in range(8):
             await asyncio.sleep(0)
 
 
 def begun() -> tuple[Study, Desk]:
-    study = Run(spec_of(trials=TRIALS, parallelism=TRIALS, sampler="random")).study
+    spec = spec_of(trials=TRIALS, parallelism=TRIALS, sampler="random")
+    spec = replace(spec, trainer=replace(spec.trainer, user="ann"))
+    study = replace(Run(spec).study, user="ann")
     return study, Desk(study)
 
 
 async def start_all(study: Study, desk: Desk) -> None:
     for trial in study.trials.values():
-        desk.runs.act(study, events.Start(number=trial.number, run=trial.run))
-    for _ in range(4):
+        desk.runs.act(study, events.StartTrial(number=trial.number, run=trial.run))
+    for _ in range(8):
         await asyncio.sleep(0)
 
 
@@ -96,3 +109,48 @@ def test_a_cancelled_study_submits_none_of_the_trials_that_wait_for_their_turn()
             after, _ = step(after, event, 3.0)
     left = [trial.number for trial in after.trials.values() if not trial.status.final]
     assert left == list(range(AT_ONCE)), "those that were submitted are stopped by `Started`"
+
+
+@pytest.mark.parametrize(
+    ("settings", "taken"),
+    [
+        ({"mode": "site", "max_trainers_per_user": 6}, 6),
+        ({"mode": "single", "max_trainers_per_user": 6}, TRIALS),
+        ({"mode": "single", "max_trainers": 7}, 7),
+    ],
+)
+def test_trials_count_as_trainers_of_their_user(
+    settings: dict[str, Any], taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_runs, "AGAIN_S", 0.0)
+    if settings["mode"] == "site":
+        settings |= {"exec_prefix": ["sudo", "-u", "{user}", "--"], "socket": "/run/b.sock"}
+    study, _ = begun()
+    desk = Desk(study, **settings)
+
+    async def story() -> None:
+        await start_all(study, desk)
+        while desk.waiting:
+            await desk.answer()
+        await asyncio.sleep(0.01)
+
+    asyncio.run(story())
+    assert len(desk.names) == taken == desk.index.count(None)
+    assert desk.runs.places(study.user) == 0 or taken == TRIALS
+    after = study
+    for event in desk.told:
+        assert isinstance(event, events.Started) or (isinstance(event, events.Refused) and event.again)
+        after, _ = step(after, events.TrialSlots(trials=TRIALS, allowed=taken), 2.0)
+        after, actions = step(after, event, 3.0)
+        assert not actions, "none of those that were refused begins again at once"
+    after, actions = step(after, events.TrialSlots(trials=TRIALS, allowed=None), 4.0)
+    assert len(actions) == TRIALS - taken, "all begin when there are places"
+
+
+def test_a_trial_whose_trainer_was_refused_counts_as_none() -> None:
+    study, _ = begun()
+    trials = [replace(t, trainer=9 if t.number < 3 else None) for t in study.trials.values()]
+    desk: Any = SimpleNamespace(runs=SimpleNamespace(places=lambda user: 2))
+    assert Studies._allowed(desk, study.put(*trials), 256) == 5, "it would begin again every few seconds"
+    desk.runs.places = lambda user: 256
+    assert Studies._allowed(desk, study, 256) is None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bftrainer.daemon.daemon import Daemon
-from bftrainer.daemon.serve import serve
+from bftrainer.daemon.process.serve import serve
 from bftrainer.daemon.systemd import Systemd
 from bftrainer.engine.state import Step
 from bftrainer.engine.step import step

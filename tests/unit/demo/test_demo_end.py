@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer.demo import session
-from bftrainer.demo.session import DemoSession
-from bftrainer.demo.strays import settled_strays
+from bftrainer.demo.session import DemoSession, settled_strays
 
 
 def over(folder: Path) -> DemoSession:

@@ -10,17 +10,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from bftrainer.elastic.attach import Job
+from bftrainer.elastic.attach.job import Job
+from bftrainer.elastic.frameworks import replica_check
 from bftrainer.elastic.horovod import mend
 from bftrainer.elastic.state.checkpoint import CheckpointError
-from bftrainer.launch import orders as launched_orders
-from bftrainer.launch.folders import Folders
+from bftrainer.launch import messages as launched_orders
 from bftrainer.launch.job import LaunchedTrainer, WorkerView
+from bftrainer.launch.messages import Folders
 from bftrainer.model.sizes import EVERY_SIZE, AllowedSizes
 from bftrainer.model.trainer import TrainerSpec
 from tests.support.agent_end import agent_of, until
@@ -65,12 +67,13 @@ def test_a_process_that_ends_tells_exactly_how_far_it_came(
     with agent_of(monkeypatch, tmp_path, samples=100) as (agent, orders):
         job = Job(orders)
         for step in (1, 2, 3):  # faster than reports are sent
-            job.progress(step=step, samples=10 * step)
+            job.progress(step=step, samples=10 * step, epoch=step - 1)
         if is_saved:
             job.saved(step=3, samples=30)
         job._say_last()
         wanted = "left" if is_saved else "progress"
         until(lambda: agent.hear()[-1]["type"] == wanted and agent.hear()[-1]["samples"] == 30)
+        assert agent.hear()[-1]["epoch"] == 2
 
 
 def test_a_script_finds_the_folder_for_its_checkpoints(
@@ -204,7 +207,7 @@ def test_a_script_is_told_the_numbers_of_nodes_that_its_spec_allows(
     spec = TrainerSpec(name="a", command=("a",), n_min=2, n_max=6, sizes=allowed)
     launched = LaunchedTrainer(1, spec)
     launched.put("n1", WorkerView(1))
-    how = launched_orders.Start(grace_s=1.0, gated=True, warm=True, metrics=9)
+    how = launched_orders.StartConfig(grace_s=1.0, gated=True, warm=True, metrics=9)
     start = launched_orders.start(launched, "n1", Folders(trainer_dir=str(tmp_path), store_id="s"), how)
     told = json.loads(
         json.dumps({key: start["worker"][key] for key in ("n_min", "n_max", "sizes", "multiple_of")})
@@ -212,3 +215,48 @@ def test_a_script_is_told_the_numbers_of_nodes_that_its_spec_allows(
     with agent_of(monkeypatch, tmp_path, **told) as (_, orders):
         assert list(Job(orders).sizes) == sizes
         assert Job(orders).nodes == (2, 6)
+
+
+@pytest.mark.parametrize("call", ["progress", "should_stop"])
+def test_a_script_whose_processes_form_no_group_fails_at_its_first_step(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: str
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with agent_of(monkeypatch, tmp_path) as (agent, orders):
+        job = Job(orders)
+        told = "this run has 2 processes, but torch.distributed counts 1: each would train by itself"
+        with pytest.raises(RuntimeError, match=told):
+            job.progress(step=1, samples=8) if call == "progress" else job.should_stop()
+        until(lambda: agent.hear()[-1]["type"] == "failed")
+        assert agent.hear()[-1]["generation"] == 1 and told in agent.hear()[-1]["reason"]
+
+
+def test_what_a_framework_counts_is_compared_with_the_ranks_there_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    told = pytest.raises(RuntimeError, match=r"Lightning counts 2: .*elastic\.arguments\(\)")
+    with agent_of(monkeypatch, tmp_path) as (_, orders), told:
+        Job(orders).require_ranks(Lightning=2)
+    state = SimpleNamespace(
+        is_initialized=lambda: True, PartialState=lambda: SimpleNamespace(num_processes=3)
+    )
+    monkeypatch.setitem(sys.modules, "accelerate.state", state)
+    told = pytest.raises(RuntimeError, match=r"accelerate counts 3: .*use_cpu=True")
+    with agent_of(monkeypatch, tmp_path) as (_, orders), told:
+        Job(orders).progress(step=1, samples=8)
+    Job(None).require_ranks(Lightning=2)  # by hand there are as many as the script likes
+
+
+def test_ranks_whose_weights_differ_fail_the_trainer_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def differ(*_: object) -> None:
+        raise ValueError("0.bias is 1 on rank 0, 2 on rank 1")
+
+    monkeypatch.setattr(replica_check.SameWeights, "compare", differ)
+    with agent_of(monkeypatch, tmp_path) as (agent, orders):
+        with pytest.raises(ValueError, match=r"0\.bias is 1"):
+            Job(orders).compare(torch.nn.Linear(1, 1))
+        until(lambda: agent.hear()[-1]["type"] == "failed")
+        assert agent.hear()[-1]["reason"] == "0.bias is 1 on rank 0, 2 on rank 1"

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from bftrainer.elastic.members.group import Group
+from bftrainer.elastic.state.position import Position
 from bftrainer.elastic.train import average
 from bftrainer.elastic.train.batches import IndexedBatches
-from bftrainer.elastic.train.data import Source
 from bftrainer.elastic.train.policy import FixedGlobal
-from bftrainer.elastic.train.sampler import Position
+from bftrainer.elastic.train.source import Source
 from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import ONE, trained
 from tests.support.two_ranks import on_two_ranks
@@ -34,19 +34,19 @@ class Net(torch.nn.Module):
         return self.used(x)
 
 
-def batches(policy: FixedGlobal, place: int | None, size: int) -> IndexedBatches:
+def batches(policy: FixedGlobal, place: int | None, size: int, least: int = 1) -> IndexedBatches:
     source = Source(DATA, AT_ONCE, None, 0)
-    found = IndexedBatches(source, policy, epochs=None, budget=None, stand_in=False)
+    found = IndexedBatches(source, policy, epochs=None, budget=None, stand_in=False, least=least)
     found.enter(Position(), place, size)
     return found
 
 
 @pytest.mark.parametrize("ddp", [False, True])
-@pytest.mark.parametrize("batch", [BATCH, 1])  # with 1, rank 1 has no sample
-def test_two_ranks_have_the_gradient_of_one(ddp: bool, batch: int) -> None:
+@pytest.mark.parametrize(("batch", "least"), [(BATCH, 1), (1, 1), (3, 2)])  # of the last two, rank 1 has none
+def test_two_ranks_have_the_gradient_of_one(ddp: bool, batch: int, least: int) -> None:
     def gradients(group: Group) -> list[torch.Tensor | None]:
         net = Net()
-        own = batches(FixedGlobal(batch), group.rank, group.size)
+        own = batches(FixedGlobal(batch), group.rank, group.size, least)
         sgd = torch.optim.SGD(net.parameters(), lr=0.1)
         averaging = average.chosen(trained(net, sgd, None), ddp, True, Trainable({"": net}, 0))
         mine = own.share(Position())
@@ -123,6 +123,10 @@ def test_a_rank_without_a_state_has_no_samples_and_a_stand_in_none_of_its_own() 
     needy.enter(Position(), 1, 2)
     (part,) = needy.parts(needy.share(Position()))
     assert (part.start, part.stop) == (0, 1), "the step's last sample"
+    needy = IndexedBatches(source, FixedGlobal(3), epochs=None, budget=None, stand_in=True, least=2)
+    needy.enter(Position(), 1, 2)
+    (part,) = needy.parts(needy.share(Position()))
+    assert (part.start, part.stop, part.weight) == (1, 3, 1.0), "as many as the model needs"
 
 
 @pytest.mark.parametrize("tied", [False, True])

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch.utils.data import IterableDataset
 
 from bftrainer import elastic
+from bftrainer.elastic.state.position import Position
 from bftrainer.elastic.train.batches import IndexedBatches
-from bftrainer.elastic.train.data import Source
 from bftrainer.elastic.train.policy import FixedGlobal
-from bftrainer.elastic.train.sampler import Position
+from bftrainer.elastic.train.source import Source
 
 LENGTH = 23
 
@@ -55,7 +55,11 @@ def test_as_many_are_left_as_the_loop_will_yield(
 ) -> None:
     data = torch.arange(length)
     batches = IndexedBatches(
-        Source(data, at_most, None, 0), FixedGlobal(total), epochs=epochs, budget=budget, stand_in=stand_in
+        Source(data, at_most, None, 0),
+        FixedGlobal(total),
+        epochs=epochs,
+        budget=budget,
+        stand_in=stand_in,
     )
     batches.enter(Position(), place if place is None else place % size, size)
     position = Position()

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from bftrainer import elastic
-from bftrainer.elastic.members.channel import Orders
+from bftrainer.elastic.process.channel import Orders
 from bftrainer.elastic.train.streamed import passes
 
 DATA = TensorDataset(torch.ones(12, 1))
@@ -79,10 +79,11 @@ def test_before_and_after_the_loop_the_script_may_step(several: bool) -> None:
 
 
 def test_an_outer_loop_over_epochs_that_does_nothing_is_refused() -> None:
-    script = Script(epochs=None)
-    script.go(nothing, nothing)
-    with pytest.raises(RuntimeError, match="leave the outer loop over epochs out"):
+    for epochs in (None, 1):
+        script = Script(epochs=epochs)
         script.go(nothing, nothing)
+        with pytest.raises(RuntimeError, match="leave the outer loop over epochs out"):
+            script.go(nothing, nothing)
     done = Script(epochs=2)
     done.go(nothing, nothing)
     with pytest.warns(UserWarning, match="goes through all epochs"):

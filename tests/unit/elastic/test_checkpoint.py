@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from bftrainer.elastic.state.checkpoint import KEEP, CheckpointError, Checkpoints
-from bftrainer.elastic.state.state import TrainingState
+from bftrainer.elastic.state.training_state import TrainingState
 
 WRITER = """
 import sys, torch
@@ -107,6 +108,14 @@ def test_a_checkpoint_can_be_read_where_nothing_can_be_written(
     assert Checkpoints(str(tmp_path), "/w/2").load() == snapshot(100)
 
 
+@pytest.mark.timeout(60)
+def test_a_pipe_with_the_name_of_a_checkpoint_is_not_waited_for(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(str(tmp_path))
+    assert checkpoints.save(snapshot(3), 1)
+    os.mkfifo(tmp_path / "g00000009-s000000000009.pt")
+    assert checkpoints.load() == snapshot(3)
+
+
 def test_a_mark_that_is_none_is_written_anew(tmp_path: Path) -> None:
     assert Checkpoints(str(tmp_path), "/w/1").save(snapshot(100), 3)
     for text in ("", "[]", '{"trainer": "/w/1", "base": null}'):
@@ -121,7 +130,7 @@ def test_a_disk_that_cannot_be_written_is_told_and_no_end(tmp_path: Path) -> Non
     assert str(tmp_path / "file") in checkpoints.error
 
 
-def test_a_snapshot_stays_as_it_was_and_lends_its_memory_to_the_next() -> None:
+def test_a_snapshot_stays_as_it_was() -> None:
     model = torch.nn.Linear(3, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     state = TrainingState({"model": model, "optimizer": optimizer})
@@ -130,10 +139,3 @@ def test_a_snapshot_stays_as_it_was_and_lends_its_memory_to_the_next() -> None:
     model(torch.ones(1, 3)).sum().backward()
     optimizer.step()
     assert torch.equal(first, before)
-    second = state.snapshot()["parts"]
-    assert second["model"]["weight"].data_ptr() == first.data_ptr()
-    assert torch.equal(second["model"]["weight"], model.weight)
-    assert torch.equal(
-        second["optimizer"]["state"][0]["momentum_buffer"],
-        optimizer.state[model.weight]["momentum_buffer"],
-    )

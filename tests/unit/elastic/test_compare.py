@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from bftrainer.elastic.checks.comparison import Comparison
+from bftrainer.elastic.loop.observers import ReplicasDiffer
 from bftrainer.elastic.members.group import Group
-from bftrainer.elastic.state.compare import NOTHING, Comparison, ReplicasDiffer
 from bftrainer.elastic.state.leaves import leaves_of, sample
-from bftrainer.elastic.state.state import TrainingState
-from bftrainer.elastic.train.sampler import Position
+from bftrainer.elastic.state.position import Position
+from bftrainer.elastic.state.training_state import TrainingState
 from tests.support.two_ranks import on_two_ranks
-
-TWO = Group(1, 0, 2)
 
 
 class Own:
@@ -47,6 +46,12 @@ def made() -> TrainingState:
     return TrainingState({"model": model, "optimizer": optimizer, "scheduler": scheduler, "own": Own()})
 
 
+def entered(state: TrainingState, every: int, may_differ: tuple[str, ...] = ()) -> Comparison:
+    comparison = Comparison(every, may_differ)
+    comparison.enters(state)
+    return comparison
+
+
 def found(
     change: Callable[[Any], object],
     may_differ: tuple[str, ...] = (),
@@ -58,14 +63,14 @@ def found(
     def compared(group: Group) -> str:
         state = made()
         (change if group.rank == 1 else also)(state)
-        comparison = Comparison(state, 10, may_differ)
+        comparison = entered(state, 10, may_differ)
         table = torch.zeros(2, dtype=torch.int64)
-        table[group.rank] = comparison.digests(group, (0, 1), is_over=True)[0]
+        table[group.rank] = comparison.digest(is_over=True) or 0
         group.all_reduce(table)
         if table[0] == table[1]:
             return ""
         try:
-            comparison.explain(group, (0, 1))
+            comparison.differs(group, (0, 1))
         except ReplicasDiffer as error:
             return str(error)
         return "rounding"
@@ -130,45 +135,38 @@ def test_a_copy_of_the_best_weights_has_statistics_of_each_nodes_own() -> None:
 def test_states_are_compared_soon_after_a_change_of_nodes_and_at_the_end() -> None:
     state = made()
 
-    def compared(
-        every: int, steps: range, group: Group = TWO, working: tuple[int, ...] = (0, 1), is_over: bool = False
-    ) -> list[int]:
-        comparison = Comparison(state, every)
+    def compared(every: int, steps: range, is_over: bool = False) -> list[int]:
+        comparison = entered(state, every)
         state.position = Position(step=7)
-        comparison.changed()
+        comparison.members_changed(2)
         found = []
         for step in steps:
             state.position = Position(step=step)
-            low, high = comparison.digests(group, working, is_over=is_over)
-            assert low == NOTHING == high or low == -high
-            found += [step] if low != NOTHING else []
+            found += [step] if comparison.digest(is_over=is_over) is not None else []
         return found
 
     assert compared(100, range(7, 250)) == [9, 17, 37, 100, 200]
     assert compared(100, range(20, 22), is_over=True) == [20, 21]
-    assert compared(100, range(250), Group(1, 0, 1), (0,)) == []
-    assert compared(100, range(250), Group(1, 2, 3)) == [], "it has no state yet"
     assert compared(0, range(7, 250)) == compared(0, range(7, 250), is_over=True) == []
 
 
 def test_an_optimiser_that_the_run_does_not_have_is_found_when_it_steps() -> None:
     state = made()
-    comparison = Comparison(state, 10)
-    comparison.watch()
+    comparison = entered(state, 10)
     other = torch.nn.Parameter(torch.ones(3))
     other.grad = torch.ones(3)
     lasting = torch.optim.SGD([other], lr=0.5)
-    before = comparison.digests(TWO, (0, 1), is_over=True)[0]
+    before = comparison.digest(is_over=True)
     for step in range(1, 20):
         state.position = Position(step=step)
         inner = torch.optim.SGD([other], lr=0.5)  # as of a loop within the step
         for _ in range(2):
             inner.step()
         if step == 10:
-            assert comparison.digests(TWO, (0, 1), is_over=True)[0] == before
+            assert comparison.digest(is_over=True) == before
         if step >= 10:
             lasting.step()
-    assert comparison.digests(TWO, (0, 1), is_over=True)[0] != before
+    assert comparison.digest(is_over=True) != before
     outside = [name for name in comparison._sample().names if "outside" in name]
     assert outside == ["parameter 0 of SGD no. 1 outside of the run"]
     assert len(comparison._others) <= 2, "those that are gone are forgotten"

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from bftrainer import elastic
 from bftrainer.elastic.members.sockets import open_sockets
-from bftrainer.elastic.train.data import Start
+from bftrainer.elastic.train.source import LoaderStart
 
 
 def test_connections_are_closed_and_their_numbers_stay_taken() -> None:
@@ -24,7 +24,7 @@ def test_connections_are_closed_and_their_numbers_stay_taken() -> None:
     child = os.fork()
     if not child:
         try:
-            Start(before, None)(0)
+            LoaderStart(before, None)(0)
             modes = [os.fstat(s.fileno()).st_mode for s in (listener, ours, peer)]
             os.write(done[1], b"n" if any(stat.S_ISSOCK(mode) for mode in modes) else b"y")
             os.read(wait[0], 1)

@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
-from bftrainer.elastic.members.group import GroupBroken
+from bftrainer.elastic.members.group import Group, GroupBroken
 from bftrainer.elastic.members.membership import Published, is_left_behind
-from bftrainer.elastic.members.nccl import AbortableGroup
+from bftrainer.elastic.members.nccl import AbortableGroup, accelerate
+from bftrainer.elastic.members.rendezvous import Rendezvous
+from bftrainer.elastic.process import warnings
+from bftrainer.elastic.train.overlapped import Overlapped
+from tests.support.two_ranks import on_two_ranks
 
 
 class Work:
@@ -97,3 +102,58 @@ def test_a_collective_that_completes_is_waited_for() -> None:
 )
 def test_when_a_group_is_given_up(members: tuple[str, ...], leaving: tuple[str, ...], expected: bool) -> None:
     assert is_left_behind(("a", "b"), Published(4, members, leaving)) is expected
+
+
+class Refusing:
+    """ProcessGroupNCCL where two ranks have the same GPU; `refused` are those that notice it."""
+
+    refused: tuple[int, ...] = ()
+
+    class Options:
+        """Of a ProcessGroupNCCL."""
+
+    def __init__(self, store: Any, rank: int, size: int, options: Any) -> None:
+        self.rank = rank
+        store.set("id", "7") if rank == 0 else store.get("id")
+
+    def eager_connect_single_device(self, device: torch.device) -> None:
+        if self.rank in self.refused:
+            raise dist.DistBackendError(
+                "NCCL error in: b.hpp:268\nDuplicate GPU detected : rank 0 and rank 1"
+            )
+
+
+@pytest.mark.parametrize("refused", [(0, 1), (0,), (1,), ()])
+def test_members_that_nccl_does_not_connect_train_on_without_it(
+    refused: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Refusing, "refused", refused)
+    monkeypatch.setattr(warnings, "_last", [])
+    monkeypatch.setattr(dist, "ProcessGroupNCCL", Refusing, raising=False)
+    monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
+    stores: list[Rendezvous] = []
+    stores += [Rendezvous(lambda key, value, to=to: stores[to].arrive(key, value)) for to in (1, 0)]
+    found: dict[int, Group] = {}
+
+    def rank(group: Group) -> None:
+        found[group.rank] = accelerate(group, stores[group.rank], torch.device("cuda"), "localhost")
+        total = torch.ones(1)
+        found[group.rank].all_reduce(total)
+        assert total.item() == 2.0
+
+    on_two_ranks(rank)
+    assert [isinstance(found[k], AbortableGroup) for k in (0, 1)] == [not refused] * 2
+    told = "".join(warnings.last())
+    assert ("Duplicate GPU detected : rank 0 and rank 1" in told) is bool(refused)
+
+
+def test_with_one_member_no_gradient_leaves_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Group, "device", torch.device("meta"))
+    model = torch.nn.Linear(3, 1, bias=False)
+    own = Overlapped(model, {})
+    own.begin(Group(1, 0, 1), 1.0)
+    with own.micro_batch(last=True):
+        own.model(torch.tensor([[1.0, 2.0, 3.0]])).sum().backward()
+    own.finish("")
+    assert model.weight.grad is not None
+    assert model.weight.grad.tolist() == [[1.0, 2.0, 3.0]]

@@ -13,7 +13,9 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler
 
 from bftrainer import elastic
-from bftrainer.elastic.train.rng import reseed
+from bftrainer.elastic.process.rng import reseed
+from bftrainer.elastic.train import overlapped
+from bftrainer.elastic.train.modes import least_of
 
 LENGTH = 23
 
@@ -54,13 +56,13 @@ def loader(**options: Any) -> DataLoader[Any]:
     ("data", "options", "words"),
     [
         (Endless(), {}, "give batch_size"),
-        (DataLoader(Endless(), batch_size=5, drop_last=True), {}, "drop_last"),
         (DataLoader(Endless(), batch_size=None), {}, "batch_size None"),
         (Numbers(), {}, "give batch_size"),
         (Numbers(), {"batch_size": 0}, "at least 1"),
         (TensorDataset(torch.empty(0)), {"batch_size": 1}, "empty"),
         (loader(), {"batch_size": 6}, "give one"),
-        (loader(drop_last=True), {}, "drop_last"),
+        (DataLoader(Numbers(), batch_size=LENGTH + 1, drop_last=True), {}, "drop_last leaves none"),
+        (Numbers(), {"batch_size": 5, "least_per_worker": 6}, "give 1 to 5"),
         (DataLoader(Numbers(), batch_size=None), {}, "batch_sampler"),
         (DataLoader(Numbers(), batch_sampler=[[1, 2], [3]]), {}, "batch_sampler"),
         (loader(sampler=WeightedRandomSampler([1.0] * LENGTH, LENGTH)), {}, "leave sampler out"),
@@ -82,6 +84,69 @@ def test_a_data_loader_is_taken_over(workers: int) -> None:
     assert [len(b) for b in shuffled] == [5, 5, 5, 5, 3]
     order = [i for batch in shuffled for i in batch]
     assert sorted(order) == [*range(LENGTH)] != order
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_drop_last_leaves_out_what_is_no_whole_batch(workers: int) -> None:
+    epochs = seen(run(loader(num_workers=workers, drop_last=True), epochs=2))
+    assert epochs == [[*range(a, a + 5)] for a in range(0, 20, 5)] * 2
+    shuffled = seen(run(loader(num_workers=workers, drop_last=True, shuffle=True), epochs=8))
+    passes = [{i for batch in shuffled[a : a + 4] for i in batch} for a in range(0, 32, 4)]
+    assert {len(each) for each in passes} == {20} and len({*map(frozenset, passes)}) > 1
+    assert set().union(*passes) == {*range(LENGTH)}, "each epoch leaves out others"
+
+
+def test_memory_is_pinned_where_there_is_an_accelerator_alone() -> None:
+    batches = seen(run(loader(pin_memory=True), epochs=1))  # PyTorch's own loader goes on, too
+    assert sorted(i for batch in batches for i in batch) == [*range(LENGTH)]
+
+
+@pytest.mark.parametrize(
+    ("model", "batch_size", "least"),
+    [
+        (torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.BatchNorm1d(1)), 5, 2),
+        (torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.BatchNorm1d(1)), 1, 1),
+        (torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.BatchNorm1d(1).eval()), 5, 1),
+        (torch.nn.Linear(1, 1), 5, 1),
+    ],
+)
+def test_batch_normalisation_needs_two_samples(model: torch.nn.Module, batch_size: int, least: int) -> None:
+    assert least_of({"": model}, None, batch_size) == least
+    assert least_of({"": model}, 1, batch_size) == 1, "the script may say otherwise"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"find_unused_parameters": False}, "arranges its buckets anew.*leave it out"),
+        ({"static_graph": True}, "arranges its buckets anew"),
+        ({"init_sync": True}, "get their weights from the run"),
+        ({"process_group": "gloo"}, "a group of its own"),
+        ({"bucket_cap": 50}, "no option 'bucket_cap': it has .*bucket_cap_mb"),
+        ({"module": None}, "no option 'module'"),
+    ],
+)
+def test_options_of_ddp_that_the_run_sets_are_refused_with_the_reason(
+    options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises((ValueError, TypeError), match=words):
+        run(batch_size=5, ddp=options)
+
+
+def test_a_pytorch_whose_ddp_meets_its_group_at_once_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Older:
+        def __init__(self, module: Any, process_group: Any, find_unused_parameters: bool, static_graph: bool):
+            raise AssertionError("it would wait for ever")
+
+    monkeypatch.setattr(overlapped, "DistributedDataParallel", Older)
+    with pytest.raises(RuntimeError, match="ddp needs PyTorch"):
+        run(batch_size=5, ddp=True)
+
+
+def test_options_of_ddp_that_are_as_the_run_has_them_do_no_harm() -> None:
+    own = {"find_unused_parameters": True, "static_graph": False, "process_group": None}
+    trained = run(batch_size=5, ddp={**own, "gradient_as_bucket_view": True, "bucket_cap_mb": 1})
+    assert len(seen(trained)) == 5
 
 
 def test_steps_are_taken_after_the_last_micro_batch() -> None:
@@ -127,6 +192,7 @@ def test_collectives_work_alone_and_errors_in_them_come_up() -> None:
             dist.all_reduce(x)
         with pytest.raises(RuntimeError, match="mine"), trained.together():
             raise RuntimeError("mine")
+        trained.backward(trained.model(x).sum())
         trained.step()
     assert not dist.is_initialized()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from bftrainer.elastic import epoch_figures
+from bftrainer.elastic.frameworks.lightning import epoch_figures
 
 
 def metric(kind: str, value: float, count: int = 0, *, rank_zero_only: bool = False) -> SimpleNamespace:
@@ -33,9 +33,9 @@ def test_two_ranks_figures_go_on_on_three(monkeypatch: pytest.MonkeyPatch) -> No
     one = trainer(a=metric("mean", 6.0, 3), top=metric("max", 5.0), own=metric("sum", 9.0))
     other = trainer(a=metric("mean", 12.0, 6), top=metric("max", 7.0))
     with monkeypatch.context() as alone:
-        alone.setattr(epoch_figures, "_of_all_ranks", lambda mine: [mine])
+        alone.setattr(epoch_figures, "exchanged", lambda mine: [mine])
         both = [epoch_figures.collect(rank) for rank in (one, other)]
-    monkeypatch.setattr(epoch_figures, "_of_all_ranks", lambda mine: both)
+    monkeypatch.setattr(epoch_figures, "exchanged", lambda mine: both)
     kept = epoch_figures.collect(one)
     assert kept == {"a": [18.0, 9.0, "sum"], "top": [7.0, 0.0, "max"], "own": [9.0, 0.0, "sum"]}
     ranks: list[dict[str, Any]] = []

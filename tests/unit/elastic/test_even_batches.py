@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bftrainer.elastic.even_batches import EvenBatches
-from bftrainer.elastic.fixed_batch import cut
+from bftrainer.elastic.frameworks.even_batches import EvenBatches
+from bftrainer.elastic.frameworks.fixed_batch import cut
 
 LENGTH, TOTAL = 50, 12
 

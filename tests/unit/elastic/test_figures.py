@@ -7,8 +7,8 @@ import warnings
 import pytest
 import torch
 
-from bftrainer.elastic.figures import Figures
-from bftrainer.elastic.view import figures
+from bftrainer.elastic.loop.run import figures
+from bftrainer.elastic.process.metrics import Figures
 
 
 def test_the_first_names_stay_with_their_latest_values_and_the_log_says_what_is_left_out(
@@ -22,7 +22,7 @@ def test_the_first_names_stay_with_their_latest_values_and_the_log_says_what_is_
     kept = Figures(3)
     kept.keep({"n" * 1000: 1.0})
     assert list(kept) == ["n" * 100]
-    assert "'acc_2'" in line and "3 at most (max_metrics)" in line and "one name" in line
+    assert "'acc_2'" in line and "3 at most" in line and "one name" in line
 
 
 def test_a_loss_may_be_reported_as_it_is() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer.elastic.fixed_batch import cut, require_even
+from bftrainer.elastic.frameworks.fixed_batch import cut, require_even
 
 
 @pytest.mark.parametrize(

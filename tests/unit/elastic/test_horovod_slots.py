@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer.elastic.horovod import slots
-from bftrainer.elastic.horovod.assembly import Assembly, World
+from bftrainer.elastic.horovod.assembly import Assembly, HorovodWorld
 
 worlds = st.lists(st.integers(1, 4), min_size=1, max_size=6)
 
@@ -39,10 +39,10 @@ def test_the_last_scope_of_each_worker_tells_which_worker_it_is() -> None:
 
 def test_a_newcomer_waits_for_the_other_workers_of_its_host() -> None:
     assembly = Assembly()
-    assembly.publish(World(1, ("a:0", "a:1")))
+    assembly.publish(HorovodWorld(1, ("a:0", "a:1")))
     assembly.asking |= {"a:0", "a:1"}
     assert assembly.let_go() is not None
-    assembly.publish(World(2, ("a:0", "a:1", "b:0", "b:1")))
+    assembly.publish(HorovodWorld(2, ("a:0", "a:1", "b:0", "b:1")))
     assembly.asking |= {"a:0", "a:1", "b:1"}
     formed = assembly.let_go()
     assert formed is not None and formed.hosts == ("a:0", "a:1"), "b comes with the next"
@@ -50,7 +50,7 @@ def test_a_newcomer_waits_for_the_other_workers_of_its_host() -> None:
 
 def test_a_host_is_lost_with_all_its_workers() -> None:
     assembly = Assembly()
-    assembly.publish(World(1, ("a:0", "b:0", "b:1")))
+    assembly.publish(HorovodWorld(1, ("a:0", "b:0", "b:1")))
     assembly.asking |= {"a:0", "b:0", "b:1"}
     assembly.let_go()
     assert assembly.lose_host("b") and assembly.gone == {"b:0", "b:1"}

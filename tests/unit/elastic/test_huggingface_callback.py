@@ -14,11 +14,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler, SequentialSampler
 
-from bftrainer.elastic.attach import Job
+from bftrainer.elastic.attach import checkpoints as attach_checkpoints
+from bftrainer.elastic.attach.job import Job
 
 pytest.importorskip("transformers")
 safetensors_torch = pytest.importorskip("safetensors.torch")
-huggingface = importlib.import_module("bftrainer.elastic.huggingface")
+huggingface = importlib.import_module("bftrainer.elastic.frameworks.huggingface.callback")
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_a_sampler_whose_order_nothing_gives_back_is_refused(
         with pytest.raises(ValueError, match="has no set_epoch, so it draws another order"):
             begin(elastic, loader=loader(wrong))
     for right in (Told(), SequentialSampler(range(60)), None):  # type: ignore[arg-type]
-        monkeypatch.setattr(huggingface.once, "_begun", set())
+        monkeypatch.setattr(attach_checkpoints, "_begun", set())
         begin(elastic, loader=loader(right))
 
 
@@ -291,7 +292,7 @@ def test_random_numbers_of_the_first_steps_do_not_come_again(
     for step in (10, 15, None):  # None: the first process, from step 0
         elastic = callback()
         elastic.batch(12)
-        monkeypatch.setattr(huggingface.once, "_begun", set())
+        monkeypatch.setattr(attach_checkpoints, "_begun", set())
         torch.manual_seed(1)
         if step is not None:
             saved(tmp_path, step)
@@ -341,6 +342,6 @@ def test_only_its_own_older_checkpoints_are_removed(callback: Any, tmp_path: Pat
 
 def test_without_the_library_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.delitem(sys.modules, "bftrainer.elastic.huggingface")
-    with pytest.raises(ImportError, match=r"pip install 'bftrainer\[huggingface\]'"):
-        importlib.import_module("bftrainer.elastic.huggingface")
+    monkeypatch.delitem(sys.modules, "bftrainer.elastic.frameworks.huggingface.callback")
+    with pytest.raises(ImportError, match="pip install transformers accelerate"):
+        importlib.import_module("bftrainer.elastic.frameworks.huggingface.callback")

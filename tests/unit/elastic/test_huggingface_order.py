@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, Sampler
 
-from bftrainer.elastic.huggingface_order import begin_epoch, length_of, order_of
+from bftrainer.elastic.frameworks.huggingface.order import begin_epoch, length_of, order_of
 
 data_loader = pytest.importorskip("accelerate.data_loader")
 SAMPLES, RANKS = 24, 2

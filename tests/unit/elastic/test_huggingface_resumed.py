@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import torch
 
-from bftrainer.elastic import once
-from bftrainer.elastic.attach import Job
+from bftrainer.elastic.attach import checkpoints
+from bftrainer.elastic.attach.job import Job
 
 transformers = pytest.importorskip("transformers")
 accelerate = pytest.importorskip("accelerate")
 safetensors_torch = pytest.importorskip("safetensors.torch")
-resumed = importlib.import_module("bftrainer.elastic.huggingface_resumed")
-huggingface = importlib.import_module("bftrainer.elastic.huggingface")
+resumed = importlib.import_module("bftrainer.elastic.frameworks.huggingface.resume")
+huggingface = importlib.import_module("bftrainer.elastic.frameworks.huggingface.callback")
 
 
 class NeverBetter(torch.nn.Module):
@@ -91,7 +91,7 @@ class Weighted(transformers.Trainer):  # type: ignore[misc,name-defined]  # need
 def test_an_order_that_every_process_draws_anew_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     with pytest.raises(ValueError, match="WeightedRandomSampler has no set_epoch"):
         process(tmp_path, monkeypatch, None, "steps", kind=Weighted)
 
@@ -106,7 +106,7 @@ def test_batches_of_an_evaluation_are_divided_by_their_own_items_and_steps_by_th
             seen.add((model.training, self.args.average_tokens_across_devices))
             return super().compute_loss(model, *given, **options)
 
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     process(tmp_path, monkeypatch, None, "steps", kind=Looks)
     assert seen == {(True, True), (False, False)}
 
@@ -116,7 +116,7 @@ def test_batches_of_an_evaluation_are_divided_by_their_own_items_and_steps_by_th
 def test_early_stopping_keeps_its_patience(
     leave_after: int | None, every: str, stops_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     if leave_after is not None:
         assert process(tmp_path, monkeypatch, leave_after, every) == leave_after
     assert process(tmp_path, monkeypatch, None, every) == stops_at, (
@@ -135,7 +135,7 @@ class Begins(transformers.TrainerCallback):  # type: ignore[misc,name-defined]
 def test_weights_set_when_training_begins_are_refused_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     assert process(tmp_path, monkeypatch, 2, "steps", also=[Begins()]) == 2
     weights = next(tmp_path.glob("checkpoint-2/model*.safetensors"))
     tensors = safetensors_torch.load_file(weights)
@@ -203,7 +203,7 @@ def test_a_stream_in_another_order_each_time_is_told_of(data: Any, differs: bool
 
 @pytest.mark.parametrize("kind", [Stream, Shuffled])
 def test_a_stream_goes_on_where_it_was(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     seen: list[float] = []
     monkeypatch.setattr(NeverBetter, "forward", noting(seen))
     assert process(tmp_path, monkeypatch, 2, "steps", stream=kind("fixed")) == 2
@@ -262,33 +262,12 @@ def test_what_callbacks_export_goes_on_in_the_scripts_own_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several of one class, too, each with its own numbers."""
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     process(tmp_path, monkeypatch, 2, "steps", also=[Kept(), Kept()])
     first, second = Kept(), Kept()
     second.steps = 100  # it is restored
     assert process(tmp_path, monkeypatch, None, "steps", also=[first, second]) == 4
     assert (first.steps, second.steps) == (4, 4)
-
-
-class Forgets(Kept):
-    """Exports a part of what it counts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.beside = 0
-
-    def on_step_end(self, *_: Any, **given: Any) -> None:
-        """Count twice."""
-        super().on_step_end(*_, **given)
-        self.beside += 1
-
-
-def test_what_a_callback_does_not_export_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
-    process(tmp_path, monkeypatch, 2, "steps", also=[Forgets()])
-    assert "lacks what Forgets changes while it trains: beside." in capsys.readouterr().err
 
 
 class Renames(transformers.Trainer):  # type: ignore[misc,name-defined]
@@ -308,18 +287,6 @@ class Renames(transformers.Trainer):  # type: ignore[misc,name-defined]
 def test_a_checkpoint_with_other_names_than_the_models_is_refused_as_soon_as_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     with pytest.raises(ValueError, match=r"lacks 1 of 2 weights .* such as head"):
         process(tmp_path, monkeypatch, None, "steps", kind=Renames)
-
-
-def test_numbers_that_a_checkpoint_lacks_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
-    process(tmp_path, monkeypatch, 2, "steps", kind=Anneals, also=[Counts(), Kept()])
-    said = capsys.readouterr().err
-    lacks = "the checkpoint lacks what"
-    assert f"{lacks} Anneals changes while it trains: weight. It begins anew with every start: keep" in said
-    assert f"{lacks} Counts changes while it trains: steps." in said
-    assert said.count(lacks) == 2, "once each, and nothing of what the Trainer itself counts or keeps"

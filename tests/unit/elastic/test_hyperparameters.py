@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from bftrainer.elastic.members.group import Group
-from bftrainer.elastic.train.hyperparameters import follow
+from bftrainer.elastic.train.update import follow
 from tests.support.two_ranks import on_two_ranks
 
 

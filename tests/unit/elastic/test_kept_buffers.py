@@ -11,10 +11,10 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from bftrainer import elastic
+from bftrainer.elastic.loop.peers import SingleProcess
 from bftrainer.elastic.members.group import Group, GroupBroken
-from bftrainer.elastic.peers import SingleProcess
-from bftrainer.elastic.train import kept_buffers
-from bftrainer.elastic.train.kept_buffers import KeptBuffers
+from bftrainer.elastic.train import buffers as kept_buffers
+from bftrainer.elastic.train.buffers import KeptBuffers
 from bftrainer.elastic.train.trained import trained
 from tests.support.two_ranks import on_two_ranks
 
@@ -166,9 +166,9 @@ def test_a_run_counts_the_passes_of_its_steps_only(
         if next(steps) == lost_at:
             raise GroupBroken("a peer has gone")
 
-    monkeypatch.setattr(type(run._averaging), "finish", finish)
+    monkeypatch.setattr(type(run._parts.averaging), "finish", finish)
     monkeypatch.setattr(SingleProcess, "lost", lambda self, error: None)
-    monkeypatch.setattr(run._peers.group, "size", 2)
+    monkeypatch.setattr(run._parts.peers.group, "size", 2)
     turns = 0
     for (x,) in run:
         turns += 1

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from bftrainer.elastic import once
-from bftrainer.elastic.attach import Job
+from bftrainer.elastic.attach import checkpoints
+from bftrainer.elastic.attach.job import Job
 
 pytest.importorskip("lightning")
 pl = importlib.import_module("lightning.pytorch")
-lightning = importlib.import_module("bftrainer.elastic.lightning")
+lightning = importlib.import_module("bftrainer.elastic.frameworks.lightning.callback")
 STEPS = 5
 """Of an epoch."""
 
@@ -93,7 +93,7 @@ def files(folder: Path) -> list[str]:
 def test_the_best_before_is_there_after_a_loss_and_that_of_the_lost_course_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     process(tmp_path, monkeypatch, [5.0, 4.0, 3.0], saves_at=[7], killed_at=12)
     assert files(tmp_path) == ["epoch=0.ckpt", "epoch=1.ckpt"], (
         "the first is removed with the next checkpoint"
@@ -105,7 +105,7 @@ def test_the_best_before_is_there_after_a_loss_and_that_of_the_lost_course_is_no
 def test_what_is_to_be_removed_goes_with_the_next_checkpoint_and_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     process(tmp_path, monkeypatch, [5.0, 4.0, 3.0], saves_at=[7, 11], killed_at=13)
     assert files(tmp_path) == ["epoch=1.ckpt"]
     process(tmp_path, monkeypatch, [5.0, 4.0, 3.0])
@@ -113,7 +113,7 @@ def test_what_is_to_be_removed_goes_with_the_next_checkpoint_and_at_the_end(
 
 
 def test_many_files_to_remove_make_a_checkpoint_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     process(tmp_path, monkeypatch, [5.0, 4.0, 3.0, 2.0], killed_at=17)
     assert files(tmp_path) == ["epoch=2.ckpt"], "those of the epochs before went with it"
 
@@ -121,7 +121,7 @@ def test_many_files_to_remove_make_a_checkpoint_due(tmp_path: Path, monkeypatch:
 def test_a_fixed_name_has_the_newest_after_a_loss_before_the_first_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     process(tmp_path, monkeypatch, [5.0, 4.0], killed_at=7, filename="best", save_last=True)
     assert files(tmp_path) == ["best.ckpt", "last.ckpt"]
     process(tmp_path, monkeypatch, [5.0, 4.0], filename="best", save_last=True)
@@ -133,7 +133,7 @@ def test_a_fixed_name_has_the_newest_after_a_loss_before_the_first_checkpoint(
 def test_a_trainer_that_goes_on_in_the_folder_of_another_keeps_it_as_tidy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     first, scores = tmp_path / "first", [5.0, 4.0, 3.0]
     process(first, monkeypatch, scores, saves_at=[7], killed_at=12)
     saving = process(first, monkeypatch, [5.0, 6.0, 7.0], own=tmp_path / "second")
@@ -143,7 +143,7 @@ def test_a_trainer_that_goes_on_in_the_folder_of_another_keeps_it_as_tidy(
 def test_a_folder_of_checkpoints_that_has_none_keeps_what_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     given = tmp_path / "given"
     (given / "best").mkdir(parents=True)
     (given / "best" / "theirs.ckpt").touch()
@@ -159,7 +159,7 @@ def test_files_elsewhere_and_all_without_a_note_are_left_alone(
     other.touch()
     monkeypatch.setattr(Job, "checkpoint_every_s", 5.0)
     monkeypatch.setattr(Job, "folder", tmp_path / "own")
-    elastic_files = importlib.import_module("bftrainer.elastic.lightning_files")
+    elastic_files = importlib.import_module("bftrainer.elastic.frameworks.lightning.files")
     kept = elastic_files.CheckpointFiles(Job(None, tmp_path / "own"))
     trainer = type("T", (), {})()
     trainer.strategy = type("S", (), {"remove_checkpoint": lambda self, path: Path(path).unlink()})()

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from bftrainer.elastic import once
-from bftrainer.elastic.attach import Job
+from bftrainer.elastic.attach import checkpoints
+from bftrainer.elastic.attach.job import Job
 
 pytest.importorskip("lightning")
 MeanMetric = pytest.importorskip("torchmetrics").MeanMetric
 pl = importlib.import_module("lightning.pytorch")
-lightning = importlib.import_module("bftrainer.elastic.lightning")
+lightning = importlib.import_module("bftrainer.elastic.frameworks.lightning.callback")
 LENGTH, BATCH, EPOCHS = 20, 4, 3
 
 
@@ -141,7 +141,7 @@ def test_every_sample_once(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     whole = process(tmp_path / "whole", monkeypatch, None, way, asks=asks)
     assert sorted(whole.seen) == sorted([*range(LENGTH)] * EPOCHS)
     assert [epoch["mean"] for epoch in whole.logged] == [(LENGTH - 1) / 2] * EPOCHS
@@ -159,7 +159,7 @@ def test_every_sample_once(
 def test_all_epochs_are_saved_so_that_nothing_is_done_twice_and_more_epochs_go_on_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     whole = process(tmp_path / "whole", monkeypatch, None, "module", asks=False, epochs=2 * EPOCHS)
     first = process(tmp_path / "cut", monkeypatch, None, "module", asks=False)
     told: list[dict[str, int]] = []
@@ -176,7 +176,7 @@ def test_all_epochs_are_saved_so_that_nothing_is_done_twice_and_more_epochs_go_o
 def test_a_hook_that_sets_weights_at_every_start_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     process(tmp_path, monkeypatch, 2, "loader", asks=False)
     monkeypatch.setattr(Seeing, "on_train_start", lambda self: self.layer.bias.data.fill_(0.5))
     with pytest.raises(ValueError, match=r"layer\.bias is not what the checkpoint has"):
@@ -187,7 +187,7 @@ def test_a_hook_that_sets_weights_at_every_start_is_refused(
 def test_an_average_of_the_weights_goes_on(
     is_first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
 
     def trained(folder: str, leave_after: int | None) -> Seeing:
         average = [pl.callbacks.EMAWeightAveraging(decay=0.5)]
@@ -211,7 +211,7 @@ def test_an_average_of_the_weights_goes_on(
 def test_a_validation_within_an_epoch_comes_before_the_process_leaves(
     options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     at: list[int] = []
     monkeypatch.setattr(Seeing, "validation_step", lambda m, *_: at.append(m.trainer.global_step))
     monkeypatch.setattr(Seeing, "val_dataloader", lambda _: torch.utils.data.DataLoader(torch.ones(1, 1)))
@@ -256,7 +256,7 @@ def test_gradients_that_wait_for_further_batches_are_not_lost(
     way: str, all_leaves: list[tuple[int, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process leaves after the step that takes them, and a window is as wide in the rest of an epoch."""
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
 
     def trained(folder: str, leave_after: int | None) -> Seeing:
         widths = pl.callbacks.GradientAccumulationScheduler({0: 1, 1: 2, 2: 3})
@@ -273,7 +273,7 @@ def test_gradients_that_wait_for_further_batches_are_not_lost(
 def test_a_model_that_would_be_converted_after_it_was_restored_is_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     with pytest.raises(ValueError, match=r"is made in float32, .*set_default_dtype\(torch.float64\)"):
         process(tmp_path, monkeypatch, 2, "loader", asks=False, precision="64-true")
 
@@ -298,7 +298,7 @@ def test_figures_of_before_are_known_after_a_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Within an epoch, and where nothing is left to do. What a metric counts by itself is told of."""
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     whole = process(tmp_path / "whole", monkeypatch, None, "loader", asks=False, kind=Steered)
     parts = [
         process(tmp_path / "cut", monkeypatch, at, "loader", asks=False, kind=Steered)
@@ -324,7 +324,7 @@ class Warmed(Seeing):
 def test_a_rate_of_numpy_is_in_checkpoints_that_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     whole = process(tmp_path / "whole", monkeypatch, None, "loader", asks=False, kind=Warmed)
     for leave_after in (3, None):
         cut = process(tmp_path / "cut", monkeypatch, leave_after, "loader", asks=False, kind=Warmed)
@@ -344,7 +344,7 @@ def test_epochs_that_a_module_ends_itself_are_as_long_after_a_change_of_nodes(
     leave_after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`leave_after` counts batches that Lightning has fetched: one more in each epoch."""
-    monkeypatch.setattr(once, "_begun", set[Any]())
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     whole = process(tmp_path / "whole", monkeypatch, None, "loader", asks=False, kind=Short)
     parts = [
         process(tmp_path / "cut", monkeypatch, at, "loader", asks=False, kind=Short)

@@ -10,13 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from bftrainer.elastic.loss_by_items import (
+from bftrainer.elastic.frameworks.huggingface.loss_by_items import (
     is_hugging_faces,
-    means,
     require_function_by_items,
-    require_loss_by_items,
     require_smoothing_by_items,
-    unscaled,
     watch_first_loss,
 )
 
@@ -47,13 +44,6 @@ class SaysSo(Ignores):
     accepts_loss_kwargs = False
 
 
-def test_a_model_whose_loss_would_grow_with_the_nodes_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"Ignores\.forward takes \*\*kwargs and does not use them"):
-        require_loss_by_items(Ignores())
-    for model in (PassesOn(), SaysSo(), torch.nn.Linear(1, 1), torch.nn.Sequential()):
-        require_loss_by_items(model)
-
-
 def test_smoothing_that_is_a_mean_is_refused() -> None:
     class Older:
         def __call__(self, output: Any, labels: Any) -> None: ...
@@ -68,52 +58,21 @@ def test_smoothing_that_is_a_mean_is_refused() -> None:
     require_smoothing_by_items(Older, torch.nn.Linear(1, 1))
 
 
-def test_a_loss_that_a_trainer_computes_as_a_mean_is_named() -> None:
+def test_losses_of_hugging_faces_own_are_known() -> None:
     class Base:
-        def __init__(self) -> None:
-            self.model_accepts_loss_kwargs = True
-
         def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
             return inputs
 
-    class Mean(Base):
-        def __init__(self) -> None:
-            super().__init__()
-
-        def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
-            return inputs.mean()
-
-    class Sum(Base):
+    class Own(Base):
         def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
             return inputs.sum() / num_items_in_batch
-
-    class AsIs(Mean):
-        pass
 
     class Beside(Base):
         def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
             return super().compute_loss(inputs, num_items_in_batch)
 
-    class Told(Base):
-        def __init__(self) -> None:
-            self.model_accepts_loss_kwargs = False
-
-        def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
-            return inputs.mean()
-
-    assert means(Base, Ignores()) == means(Base, PassesOn()) == ["Mean"]
-    assert means(Base, SaysSo()) == means(Base, torch.nn.Linear(1, 1)) == []
-
-    class Scaled(Base):
-        accelerator: Any = None
-
-        def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
-            return inputs.sum() / num_items_in_batch * self.accelerator.num_processes
-
-    assert unscaled(Base, PassesOn()) == ["Sum"], "averaging over ranks divides it once more"
-    assert unscaled(Base, SaysSo()) == []
-    whose = {kind.__name__: is_hugging_faces(kind(), Base) for kind in (Base, Sum, Scaled, Beside, Told)}
-    assert whose == {"Base": True, "Sum": False, "Scaled": False, "Beside": True, "Told": False}
+    whose = {kind.__name__: is_hugging_faces(kind(), Base) for kind in (Base, Own, Beside)}
+    assert whose == {"Base": True, "Own": False, "Beside": True}
 
 
 class Divides(Ignores):
@@ -136,11 +95,11 @@ class HandsOn(Ignores):
         return found
 
 
-def test_a_model_that_hands_on_what_nobody_uses_is_refused_in_its_first_step() -> None:
-    model, x = HandsOn(), torch.ones(4, 1)
-    require_loss_by_items(model)
+@pytest.mark.parametrize("kind", [Ignores, HandsOn])
+def test_a_model_that_does_not_use_the_items_is_refused_in_its_first_step(kind: type[Ignores]) -> None:
+    model, x = kind(), torch.ones(4, 1)
     watch_first_loss(model)
-    with pytest.raises(ValueError, match="HandsOn computes its loss without num_items_in_batch"):
+    with pytest.raises(ValueError, match=f"{kind.__name__} computes its loss without num_items_in_batch"):
         model(x, labels=x, num_items_in_batch=ITEMS)
 
 

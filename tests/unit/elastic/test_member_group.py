@@ -13,16 +13,18 @@ import pytest
 import torch
 
 from bftrainer import elastic
-from bftrainer.elastic import progress, steps, warned
-from bftrainer.elastic.member_group import MemberGroup
-from bftrainer.elastic.members.channel import Orders
+from bftrainer.elastic.checks.comparison import Comparison
+from bftrainer.elastic.loop import progress, steps
+from bftrainer.elastic.loop.member_group import MemberGroup
+from bftrainer.elastic.loop.observers import Observers, ReplicasDiffer
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
 from bftrainer.elastic.members.membership import Membership
 from bftrainer.elastic.members.patience import Patience
-from bftrainer.elastic.state.compare import NOTHING, Comparison, ReplicasDiffer
-from bftrainer.elastic.state.state import TrainingState
-from bftrainer.elastic.train.rng import derived
-from bftrainer.elastic.train.sampler import Position
+from bftrainer.elastic.process import warnings
+from bftrainer.elastic.process.channel import Orders
+from bftrainer.elastic.process.rng import derived
+from bftrainer.elastic.state.position import Position
+from bftrainer.elastic.state.training_state import TrainingState
 from bftrainer.elastic.train.stopped import PART as STOPPED
 from bftrainer.elastic.train.stopped import Stopped
 from bftrainer.wire.messages.fields import MAX_TEXT, MAX_TEXTS
@@ -48,7 +50,7 @@ def member(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Member]:
             lambda: None,
             streams=True,
             device=torch.device("cpu"),
-            comparison=Comparison(state, 0),
+            observers=Observers(),
             patience=Patience(),
             stopped=stopped,
         )
@@ -80,7 +82,7 @@ def test_members_switch_when_all_offer_the_same_generation(
     entered: list[int] = []
     monkeypatch.setattr(found._membership, "switch", lambda generation: Group(generation, 0, 1))
     monkeypatch.setattr(found, "_join", lambda group: entered.append(group.generation))
-    flag = torch.tensor([min(offers), min(-offer for offer in offers), 1, NOTHING, NOTHING])
+    flag = torch.tensor([min(offers), min(-offer for offer in offers), 1])
     found._flag = (flag, Pending(None))
     found.taken(Position(step=6, samples=60))
     assert entered == switched
@@ -143,8 +145,8 @@ def test_no_step_comes_after_the_last_though_members_are_lost_while_they_agree(
 ) -> None:
     with agent_of(monkeypatch, tmp_path, samples=None if epochs else 13) as (agent, orders):
         run = run_of(orders, monkeypatch, epochs=epochs)
-        finish, answers = run._peers.finish, iter([False, False])
-        monkeypatch.setattr(run._peers, "finish", lambda: next(answers, True) and finish())
+        finish, answers = run._parts.peers.finish, iter([False, False])
+        monkeypatch.setattr(run._parts.peers, "finish", lambda: next(answers, True) and finish())
         agent.say("regroup", generation=2, members=["a"], leaving=[])
         train(run)
         assert last(agent, "finished")["samples"] == run.position.samples == (2 * LENGTH if epochs else 13)
@@ -193,11 +195,13 @@ def test_a_run_tells_how_many_samples_there_are_in_all(
 
 
 def test_a_run_tells_what_the_script_was_warned_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(warned, "_last", list[str]())
+    monkeypatch.setattr(warnings, "_last", list[str]())
     with agent_of(monkeypatch, tmp_path, samples=4) as (agent, orders):
         run = run_of(orders, monkeypatch)
         agent.say("regroup", generation=2, members=["a"], leaving=[])
-        with pytest.warns(UserWarning, match="the loss is a sum") as found:
+        for p in run.model.parameters():
+            p.register_hook(lambda grad: None)  # type: ignore[no-untyped-call]
+        with pytest.warns(UserWarning, match="hooks on their gradients") as found:
             train(run)
         (text,) = last(agent, "finished")["warned"]
     first = next(one for one in found if issubclass(one.category, UserWarning))  # not of sockets left open
@@ -207,12 +211,12 @@ def test_a_run_tells_what_the_script_was_warned_of(monkeypatch: pytest.MonkeyPat
 def test_the_last_few_warnings_are_told_each_once_and_no_longer_than_they_may_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(warned, "_last", list[str]())
+    monkeypatch.setattr(warnings, "_last", list[str]())
     for text in ("first", "second", "third", "second", "x" * 9999):
-        warned.note_warning(text)
-    *others, longest = warned.last()
-    assert others == ["third", "second"] and len(longest) == warned.LONGEST <= MAX_TEXT
-    assert warned.KEEP < MAX_TEXTS, "with why it cannot save"
+        warnings.note_warning(text)
+    *others, longest = warnings.last()
+    assert others == ["third", "second"] and len(longest) == warnings.LONGEST <= MAX_TEXT
+    assert warnings.KEEP < MAX_TEXTS, "with why it cannot save"
 
 
 @pytest.mark.parametrize(("samples", "kind"), [(None, "finished"), (1000, "progress")])
@@ -236,7 +240,7 @@ def test_a_state_that_an_error_left_half_updated_is_not_saved(
 ) -> None:
     with agent_of(monkeypatch, tmp_path, samples=None) as (agent, orders):
         run = run_of(orders, monkeypatch)
-        monkeypatch.setattr(run._update, "take", lambda name, step: 1 / 0)
+        monkeypatch.setattr(run._parts.update, "take", lambda name, step: 1 / 0)
         agent.say("regroup", generation=2, members=["a"], leaving=[])
         with pytest.raises(ZeroDivisionError):
             train(run)
@@ -245,18 +249,37 @@ def test_a_state_that_an_error_left_half_updated_is_not_saved(
     assert not list(tmp_path.glob("g*.pt"))
 
 
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_a_second_loop_after_the_last_epoch_fails_at_once_or_does_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, epochs: int
+) -> None:
+    with agent_of(monkeypatch, tmp_path, samples=None) as (agent, orders):
+        run = run_of(orders, monkeypatch, epochs=epochs)
+        agent.say("regroup", generation=2, members=["a"], leaving=[])
+        train(run)
+        if epochs == 1:  # the script has an outer loop over more
+            with pytest.raises(RuntimeError, match="leave the outer loop over epochs out"):
+                train(run)
+            assert "leave the outer loop over epochs out" in last(agent, "failed")["reason"]
+        else:
+            with pytest.warns(UserWarning, match="goes through all epochs"):
+                train(run)
+        assert run.position.epoch == epochs
+
+
 def test_every_rank_draws_random_numbers_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     drawn: list[tuple[int, int, int]] = []
     monkeypatch.setattr(steps, "reseed", lambda *given: drawn.append(given))
     with agent_of(monkeypatch, tmp_path) as (_, orders):
         run = run_of(orders, monkeypatch)
-        peers = run._peers
+        peers = run._parts.peers
         assert isinstance(peers, MemberGroup)
+        run._parts.observers.enters(run._parts.state)
         peers._membership.channel.start()
         peers._hand_over.working = (0, 1)
         for rank in (0, 1):
             peers.group = Group(3, rank, 2)
-            run._joined()
+            run._steps.joined()
     assert drawn == [(0, 0, 0), (0, 0, 1)]
     assert derived(0, 0, 0) != derived(0, 0, 1)
 
@@ -301,7 +324,7 @@ def test_the_log_says_from_which_step_a_trainer_goes_on(
     _, found, state = member
     assert not found._progress.resume()
     assert "bftrainer: begins anew: there is no checkpoint" in capsys.readouterr().err
-    found._progress.save(3)
+    found._progress.saver.save(3, wait=True)
     state.position = Position(step=0, samples=0)
     assert found._progress.resume() and state.position.step == 7
     assert "bftrainer: resumed from step 7, of a checkpoint in" in capsys.readouterr().err
@@ -314,7 +337,7 @@ def test_a_wish_to_stop_that_only_a_checkpoint_knows_of_ends_the_run(
     found.stop()
     found.taken(Position(step=6, samples=60))
     assert not found.is_stopped, "the others have not heard of it"
-    found._progress.save(generation=3)
+    found._progress.saver.save(generation=3, wait=True)
     found._stopped.is_said = False
     found._hand_over.has_state = False  # as of a process that has just begun
     found._join(Group(4, 0, 1))
@@ -332,39 +355,66 @@ def test_another_end_lets_a_run_go_on_that_its_script_had_stopped(capsys: pytest
 
 
 @pytest.mark.parametrize("apart", [0.0, 1.0])
+def test_members_compare_their_states_after_a_step(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, apart: float
+) -> None:
+    ours, theirs = socket.socketpair()
+    with agent_of(monkeypatch, tmp_path) as (_, first), ours:
+        second = replace(first, fd=theirs.detach())
+
+        def stepped(group: Group) -> bool:
+            found = on_a_rank(group, (first, second)[group.rank], 1.0 + apart * group.rank)
+            found.agree()
+            found.taken(Position(step=99, samples=990))
+            return True
+
+        if apart:
+            with pytest.raises(ReplicasDiffer, match=r"after step 100 .* model\.weight is 1 on rank 0, 2 on"):
+                on_two_ranks(stepped)
+        else:
+            assert on_two_ranks(stepped) == (True, True)
+
+
+def on_a_rank(group: Group, orders: Orders, weight: float) -> MemberGroup:
+    """One of two members after step 100, when states are compared."""
+    model = torch.nn.Linear(1, 1)
+    torch.nn.init.constant_(model.weight, weight)
+    torch.nn.init.zeros_(model.bias)
+    state = TrainingState({"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)})
+    state.position = Position(step=100, samples=1000)
+    comparison = Comparison(100)
+    comparison.enters(state)
+    found = MemberGroup(
+        orders,
+        state,
+        lambda: None,
+        streams=True,
+        device=torch.device("cpu"),
+        observers=Observers([comparison]),
+        patience=Patience(),
+        stopped=Stopped(None, None),
+    )
+    found.group, found._hand_over.working = group, (0, 1)
+    if group.rank == 0:
+        found._membership.channel.start()
+    return found
+
+
+@pytest.mark.parametrize("apart", [0.0, 1.0])
 def test_members_compare_their_states_at_the_end_before_they_are_saved(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, apart: float
 ) -> None:
     ours, theirs = socket.socketpair()
-    with agent_of(monkeypatch, tmp_path) as (agent, first), ours:
+    with agent_of(monkeypatch, tmp_path) as (_, first), ours:
         second = replace(first, fd=theirs.detach(), checkpoint_dir=str(tmp_path / "other"))
 
         def ended(group: Group) -> bool:
-            model = torch.nn.Linear(1, 1)
-            torch.nn.init.constant_(model.weight, 1.0 + apart * group.rank)
-            torch.nn.init.zeros_(model.bias)
-            sgd = torch.optim.SGD(model.parameters(), lr=0.1)
-            state = TrainingState({"model": model, "optimizer": sgd})
-            state.position = Position(step=7, samples=70)
-            found = MemberGroup(
-                (first, second)[group.rank],
-                state,
-                lambda: None,
-                streams=True,
-                device=torch.device("cpu"),
-                comparison=Comparison(state, 100),
-                patience=Patience(),
-                stopped=Stopped(None, None),
-            )
-            found.group, found._hand_over.working = group, (0, 1)
-            if group.rank == 0:
-                found._membership.channel.start()
+            found = on_a_rank(group, (first, second)[group.rank], 1.0 + apart * group.rank)
             return found.finish()
 
         if apart:
-            with pytest.raises(ReplicasDiffer, match=r"after step 7 .* model\.weight is 1 on rank 0, 2 on"):
+            with pytest.raises(ReplicasDiffer, match=r"after step 100 .* model\.weight is 1 on rank 0, 2 on"):
                 on_two_ranks(ended)
-            assert "model.weight is 1 on rank 0" in last(agent, "failed")["reason"]
         else:
             assert on_two_ranks(ended) == (True, True)
     assert bool(list(tmp_path.glob("g*.pt"))) == (not apart)

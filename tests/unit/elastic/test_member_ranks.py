@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.elastic.members.ranks import Published
+from bftrainer.elastic.members.membership import Published
 
 counts = st.lists(st.integers(1, 8), min_size=1, max_size=20)
 

@@ -13,8 +13,7 @@ import torch
 from bftrainer.elastic.members import patience
 from bftrainer.elastic.members.group import Group, GroupBroken
 from bftrainer.elastic.members.membership import Leave, Membership
-from bftrainer.elastic.members.occupied import Occupied
-from bftrainer.elastic.members.patience import Patience
+from bftrainer.elastic.members.patience import Occupied, Patience
 from tests.support.agent_end import AgentEnd, agent_of, until
 from tests.support.two_ranks import on_two_ranks
 

@@ -56,7 +56,7 @@ def test_a_run_has_them_in_its_state(ddp: bool) -> None:
     data = TensorDataset(torch.ones(8, 1))
     run = elastic.Run(model, torch.optim.SGD(model.parameters(), lr=0.1), data, **options)
     model[1].eval()
-    part = run._state.parts["layers in evaluation mode"]
+    part = run._parts.state.parts["layers in evaluation mode"]
     assert part.state_dict()["count"] == 3
     part.load_state_dict({**part.state_dict(), "layers": {"": ["0"]}, "count": 1})
     for (x,) in run:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from bftrainer.elastic import open_windows
-from bftrainer.elastic.open_windows import OpenWindows
+from bftrainer.elastic.frameworks import pending_gradients
+from bftrainer.elastic.frameworks.pending_gradients import OpenWindows
 
 
 class Script:
@@ -82,14 +82,14 @@ def test_a_script_without_an_end_of_its_windows_is_told_and_not_waited_for_for_e
     script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(open_windows, "note_warning", told.append)
+    monkeypatch.setattr(pending_gradients, "note_warning", told.append)
     windows = OpenWindows([script.optimizer])
     found = []
-    for _ in range(open_windows.MOST + 2):
+    for _ in range(pending_gradients.MOST + 2):
         script.backward()
         found.append(windows.are_open())
         windows.batch_begins()
-    assert found == [*open_windows.MOST * [True], False, True]
+    assert found == [*pending_gradients.MOST * [True], False, True]
     assert len(told) == 1
     assert "for 64 batches some optimizer had gradients that its step had not taken" in told[0]
 

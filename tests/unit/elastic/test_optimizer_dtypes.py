@@ -1,4 +1,4 @@
-"""What optimisers keep has the precision that it had; what they keep elsewhere is told of."""
+"""What optimisers keep has the precision that it had."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from bftrainer.elastic.state import own_optimizers
-from bftrainer.elastic.state.own_optimizers import OwnOptimizers
-from bftrainer.elastic.state.state import TrainingState
+from bftrainer.elastic.state.training_state import TrainingState
 
 
 class Masters(torch.optim.Optimizer):
@@ -48,18 +46,3 @@ def test_what_an_optimizer_keeps_stays_as_precise(way: str) -> None:
         assert after["seen"] == 1001
         if way == "checkpoint":
             assert torch.equal(before["master"], after["master"])
-
-
-def test_entries_under_keys_that_are_no_parameters_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(own_optimizers, "note_warning", told.append)
-    _, optimizer = begun()
-    own = OwnOptimizers({"optimizer": optimizer})
-    for _ in range(2):
-        own.stepped()
-    assert not told
-    optimizer.state[4711] = {"slow": torch.zeros(1)}
-    for _ in range(600):
-        own.stepped()
-    (said,) = told
-    assert "keeps 1 entries" in said

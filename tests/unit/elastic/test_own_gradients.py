@@ -13,7 +13,10 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from bftrainer import elastic
-from bftrainer.elastic.train.own_gradients import LOOKED_AT
+from bftrainer.elastic.checks.own_gradients import ALWAYS, LOOKED_AT, SELDOM, OwnGradients
+from bftrainer.elastic.state.position import Position
+from bftrainer.elastic.train.sampler import RankShare
+from bftrainer.elastic.train.trained import trained
 
 Body = Callable[[elastic.Run, nn.Module, torch.Tensor], object]
 
@@ -122,3 +125,54 @@ def test_a_script_that_averages_by_itself_may_change_gradients() -> None:
         clip(model)
 
     train(body, average=False)
+
+
+def idle_run(steps: int, *, changes: bool = False, backward_at: int | None = None) -> elastic.Run:
+    """A run whose body calls `step` alone, but at one step; `changes`: its optimiser needs no gradients."""
+
+    class Own(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            if changes:
+                with torch.no_grad():
+                    model.weight.add_(0.1)
+            return super().step(closure)
+
+    model = torch.nn.Linear(1, 1)
+    run = elastic.Run(model, Own(model.parameters(), lr=0.1), torch.ones(steps, 1), batch_size=1)
+    for x in run:
+        if run.position.step == backward_at:
+            run.backward(model(x).mean())
+        run.step()
+    return run
+
+
+def test_a_loop_without_a_backward_pass_is_told_at_once_and_fails() -> None:
+    warns = pytest.warns(UserWarning, match="2 steps in a row have changed nothing")
+    with warns, pytest.raises(RuntimeError, match=r"100 steps in a row .*run\.backward"):
+        idle_run(1000)
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="20 steps in a row"):
+        idle_run(20)
+
+
+def test_steps_without_a_gradient_are_no_failure_where_something_is_trained() -> None:
+    with pytest.warns(UserWarning, match="2 steps in a row"):
+        assert idle_run(50, backward_at=10).position.step == 50
+    assert idle_run(150, changes=True).position.step == 150, "an optimiser may need no gradients"
+    assert idle_run(1).position.step == 1
+
+
+def test_after_many_steps_only_some_are_watched_and_the_others_have_no_hooks() -> None:
+    weight = nn.Parameter(torch.ones(2))
+    model = nn.Module()
+    model.weight = weight
+    own = OwnGradients(trained(model, torch.optim.SGD([weight], lr=0.1), None), is_watching=True)
+    share = RankShare(0, 1, 1, Position(), 1)
+    refused = []
+    for step in range(1, ALWAYS + 2 * SELDOM + 1):
+        weight.grad = None
+        own.step_begins(share)
+        weight.sum().backward()
+        assert own.left() is bool(weight._post_accumulate_grad_hooks)  # type: ignore[attr-defined]
+        weight.grad.mul_(0.5)  # type: ignore[attr-defined]
+        refused += [step] * own.changed([weight])
+    assert refused == [*range(1, ALWAYS + 1), ALWAYS + SELDOM, ALWAYS + 2 * SELDOM]

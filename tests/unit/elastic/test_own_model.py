@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from bftrainer.elastic.own_model import AsAtStart, Restored
+from bftrainer.elastic.frameworks.model_check import AsAtStart, Restored
 
 
 def test_layers_that_are_unfrozen_are_named() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from bftrainer import elastic
-from bftrainer.elastic.members.channel import Orders
+from bftrainer.elastic.process.channel import Orders
 from tests.support.agent_end import agent_of
 
 DATA = torch.arange(10.0).reshape(10, 1)
@@ -151,7 +149,7 @@ def test_a_step_of_an_optimiser_that_fails_is_not_taken(fails: str) -> None:
     def wrong(*_: object) -> None:
         raise ValueError("no step")
 
-    trained._trained.optimizers[fails].register_step_pre_hook(wrong)
+    trained._parts.trained.optimizers[fails].register_step_pre_hook(wrong)
     loop = iter(trained)
     x = next(loop)
     with pytest.raises(ValueError, match="no step"):
@@ -191,32 +189,6 @@ def test_mistakes_with_several_are_told() -> None:
         break
     with pytest.raises(RuntimeError, match=r"without run\.step"):
         list(several())
-
-
-def test_what_the_script_seems_to_have_forgotten_is_told_when_the_loop_begins() -> None:
-    model = torch.nn.Linear(1, 1)
-    sgd = torch.optim.SGD(model.parameters(), lr=1e-3)
-    average = torch.optim.swa_utils.AveragedModel(model)
-    of_others = torch.optim.lr_scheduler.StepLR(optimizers(nets())["D"], 1)
-    inner = torch.optim.lr_scheduler.ConstantLR(sgd, 1.0)
-    schedule = torch.optim.lr_scheduler.SequentialLR(sgd, [inner], [])
-
-    def told(**options: Any) -> list[str]:
-        trained = elastic.Run(model, sgd, DATA, batch_size=4, **options)
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
-            warnings.simplefilter("ignore", ResourceWarning)  # of what tests before have left open
-            for x in trained:
-                trained.backward(trained.model(x).mean())
-                trained.step()
-        return [str(each.message) for each in found]
-
-    gc.collect()
-    assert told(parts={"average": average, "schedule": schedule}) == []
-    assert told(scheduler=schedule, scheduler_every="step", parts={"average": average}) == []
-    without = told()
-    assert len(without) == 3 and sum("an AveragedModel" in each for each in without) == 1
-    assert of_others.optimizer is not sgd
 
 
 def test_an_optimiser_that_needs_a_closure_is_refused_with_what_to_do() -> None:

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from bftrainer.elastic.members.group import Group, GroupBroken
-from bftrainer.elastic.state import chunks, passage
+from bftrainer.elastic.state import chain
+from bftrainer.elastic.state.chain import AHEAD, Passage
 from bftrainer.elastic.state.handover import HandOver
-from bftrainer.elastic.state.passage import AHEAD, Passage
-from bftrainer.elastic.state.state import TrainingState
+from bftrainer.elastic.state.training_state import TrainingState
 from tests.support.two_ranks import on_two_ranks
 
 ELEMENTS, MESSAGES = 2_000, 20
@@ -26,7 +26,7 @@ def trained(value: float) -> TrainingState:
 
 @pytest.fixture(autouse=True)
 def small_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "MESSAGE", 4 * ELEMENTS // MESSAGES)
+    monkeypatch.setattr(chain, "MESSAGE", 4 * ELEMENTS // MESSAGES)
 
 
 def passed(group: Group, ends: list[bool]) -> tuple[list[int], torch.Tensor]:
@@ -118,8 +118,8 @@ def test_a_lost_peer_ends_a_chunk() -> None:
 def test_a_newcomer_shares_the_samples_of_the_step_after_its_last_chunk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bftrainer.elastic.state.state.STREAM_FROM", 1)
-    monkeypatch.setattr(passage, "GUESS", 1 << 20)
+    monkeypatch.setattr("bftrainer.elastic.state.training_state.STREAM_FROM", 1)
+    monkeypatch.setattr(chain, "GUESS", 1 << 20)
 
     def shared(group: Group) -> list[bool]:
         state = trained(float(group.rank))

@@ -19,9 +19,10 @@ from torch.utils.data import (
     random_split,
 )
 
-from bftrainer.elastic.state.compare import ReplicasDiffer
-from bftrainer.elastic.state.state import TrainingState
-from bftrainer.elastic.train.same_data import PART, SameData
+from bftrainer import elastic
+from bftrainer.elastic.checks.same_data import PART, SameData
+from bftrainer.elastic.loop.observers import ReplicasDiffer
+from bftrainer.elastic.state.training_state import TrainingState
 
 
 class Files(Dataset[int]):
@@ -114,3 +115,15 @@ def test_a_large_data_set_is_compared_by_a_few_entries(tmp_path: Path) -> None:
     large = np.memmap(tmp_path / "x", dtype=np.float32, mode="w+", shape=(1000, 1000))
     said = SameData(TensorDataset(torch.from_numpy(large)), 1).state_dict()
     assert 100 < len(str(said)) < 5000
+
+
+def test_a_run_compares_its_data_unless_it_may_differ() -> None:
+    def run_of(seed: int, **options: Any) -> elastic.Run:
+        model = torch.nn.Linear(1, 1)
+        sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        return elastic.Run(model, sgd, split(seed), batch_size=4, **options)
+
+    saved = run_of(0)._parts.state.snapshot()
+    with pytest.raises(ReplicasDiffer, match=r"data set\.indices"):
+        run_of(1)._parts.state.restore(saved)
+    run_of(1, may_differ=[PART])._parts.state.restore(saved)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from torch.utils.data import BatchSampler
 
-from bftrainer.elastic.even_batches import EvenBatches
-from bftrainer.elastic.fixed_batch import cut
-from bftrainer.elastic.train.sampler import Position, micro_batches, share
+from bftrainer.elastic.frameworks.even_batches import EvenBatches
+from bftrainer.elastic.frameworks.fixed_batch import cut
+from bftrainer.elastic.state.position import Position
+from bftrainer.elastic.train.sampler import micro_batches, share
 
 BATCH, AT_ONCE, LENGTH = 64, 16, 192
 Step = frozenset[frozenset[int]]
@@ -18,7 +19,7 @@ def of_run(nodes: int, at_once: int) -> list[Step]:
     position, steps = Position(), []
     while position.epoch == 0:
         shares = [share(position, rank=r, size=nodes, batch=BATCH, length=LENGTH) for r in range(nodes)]
-        cuts = [each for mine in shares for each in micro_batches(mine, nodes, at_once)]
+        cuts = [each for mine in shares for each in micro_batches(mine, at_once)]
         steps.append(frozenset(frozenset(range(start, stop)) for start, stop in cuts))
         position = shares[0].after
     return steps

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from bftrainer import elastic
-from bftrainer.elastic.state.compare import ReplicasDiffer
-from bftrainer.elastic.train.same_settings import PART, SameSettings
+from bftrainer.elastic.checks.same_settings import PART, SameSettings
+from bftrainer.elastic.loop.observers import ReplicasDiffer
 
 
 def run_of(batch_size: int = 4, **options: Any) -> elastic.Run:
@@ -19,7 +19,7 @@ def run_of(batch_size: int = 4, **options: Any) -> elastic.Run:
 
 
 def exchange(theirs: elastic.Run, mine: elastic.Run) -> None:
-    mine._state.restore(theirs._state.snapshot())
+    mine._parts.state.restore(theirs._parts.state.snapshot())
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,6 @@ def test_a_node_may_compute_fewer_samples_at_once_where_a_policy_says_what_a_ste
 
 def test_another_trainer_may_go_on_with_other_settings_and_an_old_checkpoint_has_none() -> None:
     SameSettings({"epochs": "20"}, 2).load_state_dict(SameSettings({"epochs": "10"}, 1).state_dict())
-    old = run_of()._state.snapshot()
+    old = run_of()._parts.state.snapshot()
     del old["parts"][PART]
-    run_of(epochs=7)._state.restore(old)
+    run_of(epochs=7)._parts.state.restore(old)

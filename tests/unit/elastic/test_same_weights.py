@@ -11,8 +11,10 @@ import torch
 from torch import distributed as dist
 from torch.multiprocessing.spawn import start_processes
 
-from bftrainer.elastic import same_weights, warned
-from bftrainer.elastic.same_weights import EVERY, SOON, SameWeights
+from bftrainer.elastic.attach.job import APART, Job
+from bftrainer.elastic.frameworks import replica_check
+from bftrainer.elastic.frameworks.replica_check import EVERY, SOON, SameWeights
+from bftrainer.elastic.process import warnings
 
 
 def test_ranks_are_compared_soon_after_the_start_and_then_now_and_then(
@@ -39,6 +41,7 @@ def test_two_ranks_say_what_is_apart(tmp_path: Path) -> None:
     words = "the ranks do not have the same weights any more: 0.bias is 1 on rank 0, 2 on rank 1. "
     assert first["weights"].startswith(words) and first["weights"].endswith("by itself. Do so")
     assert first["weights"] == second["weights"], "all ranks end at once"
+    assert first["job"] == second["job"] == first["weights"].replace("Do so", APART)
     assert first["buffer"].startswith(
         "a buffer follows each rank's own samples: seen is 1 on rank 0, 2 on rank 1"
     )
@@ -49,8 +52,10 @@ def rank(number: int, folder: str) -> None:
     """One of two processes: tries every case, and writes down what it is told."""
     store = dist.FileStore(f"{folder}/store", 2)
     dist.init_process_group("gloo", store=store, rank=number, world_size=2)
-    same_weights.note_warning = warned._keep  # type: ignore[attr-defined]  # its log is the test's
-    found = {case: said(case, number) for case in ("same", "statistics", "rounding", "weights", "buffer")}
+    replica_check.note_warning = warnings._keep  # type: ignore[attr-defined]  # its log is the test's
+    found = {
+        case: said(case, number) for case in ("same", "statistics", "rounding", "weights", "job", "buffer")
+    }
     Path(folder, f"{number}.json").write_text(json.dumps(found))
     dist.destroy_process_group()
 
@@ -65,7 +70,7 @@ def said(case: str, number: int) -> str:
     )
     with torch.no_grad():
         match case:
-            case "weights":
+            case "weights" | "job":
                 own.bias.fill_(1.0 + number)
             case "rounding":
                 own.bias.mul_(1 + 1e-7 * number)
@@ -73,11 +78,13 @@ def said(case: str, number: int) -> str:
                 own.statistics.fill_(number)
             case "buffer":
                 own.buffer.fill_(1.0 + number)
-    warned._last.clear()
+    warnings._last.clear()
     same = SameWeights("Do so")
     try:
+        if case == "job":
+            Job(None).compare(model)
         same.compare(model)
         same.compare(model)
     except ValueError as error:
         return str(error)
-    return "; ".join(warned.last()) or "nothing is said"
+    return "; ".join(warnings.last()) or "nothing is said"

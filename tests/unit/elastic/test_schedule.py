@@ -11,9 +11,9 @@ import torch
 from torch.optim import lr_scheduler as schedulers
 
 from bftrainer import elastic
-from bftrainer.elastic import loop
-from bftrainer.elastic.members.channel import Orders
-from bftrainer.elastic.peers import SingleProcess
+from bftrainer.elastic.loop import assembly
+from bftrainer.elastic.loop.peers import SingleProcess
+from bftrainer.elastic.process.channel import Orders
 
 DATA = torch.arange(40.0).reshape(40, 1)
 EPOCHS = 5
@@ -92,6 +92,17 @@ def test_a_scheduler_of_steps_that_is_stepped_every_epoch_is_told() -> None:
         run(lambda sgd: schedulers.OneCycleLR(sgd, 0.1, total_steps=50), scheduler_every="epoch")
 
 
+def test_a_rung_that_ends_the_run_early_is_no_reason_to_step_every_step() -> None:
+    """As in a study: the course is of 20 epochs, and the run ends after 5, of 200 steps."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(
+            lambda sgd: schedulers.CosineAnnealingLR(sgd, 20),
+            scheduler_every="epoch",
+            batch_size=1,
+        )
+
+
 @pytest.mark.parametrize(
     ("course", "n_max", "options", "is_told"),
     [
@@ -112,7 +123,9 @@ def test_a_course_that_more_nodes_cut_short_is_told(
     about: Any = {"fd": 0, "trainer": 1, "node": "n", "generation": 1, "address": "", "checkpoint_dir": ""}
     orders = Orders(**about, samples=40 * EPOCHS, checkpoint_every_s=1.0, n_min=1, n_max=n_max)
     monkeypatch.setattr(Orders, "from_environment", lambda: orders)
-    monkeypatch.setattr(loop, "peers_of", lambda _, state, joined, **options: SingleProcess(state, joined))
+    monkeypatch.setattr(
+        assembly, "peers_of", lambda _, state, joined, **options: SingleProcess(state, joined)
+    )
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", ResourceWarning)  # of what tests before have left open

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bftrainer.elastic.attach import Job, _nodes
-from bftrainer.elastic.identity import Identity
-from bftrainer.elastic.members.channel import Orders
+from bftrainer.elastic.attach.job import Job, _nodes
+from bftrainer.elastic.process.channel import Orders
+from bftrainer.elastic.process.identity import Identity
 
 
 def orders(**more: Any) -> Orders:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from bftrainer.elastic.members import channel
-from bftrainer.elastic.members.channel import VARIABLE, Orders
+from bftrainer.elastic.process import channel
+from bftrainer.elastic.process.channel import VARIABLE, Orders
 
 ABOUT = {"trainer": 1, "node": "n", "generation": 1, "address": "127.0.0.1", "samples": None}
 ABOUT |= {"checkpoint_dir": "c", "checkpoint_every_s": 1.0}

@@ -10,8 +10,8 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from bftrainer import elastic
+from bftrainer.elastic.state.position import Position
 from bftrainer.elastic.train.policy import FixedGlobal
-from bftrainer.elastic.train.sampler import Position
 from bftrainer.elastic.train.streamed import Reader, StreamedBatches
 
 
@@ -87,3 +87,16 @@ def test_a_run_by_hand_takes_a_stream_with_or_without_a_loader() -> None:
 def test_a_stream_that_gives_less_when_it_is_read_again_is_told() -> None:
     with pytest.raises(ValueError, match="no sample 30 in epoch 1"):
         batches(Numbers()).share(Position(step=9, samples=53, epoch=1, cursor=30))
+
+
+@pytest.mark.parametrize("length", [20, 21, 24, 39])
+def test_drop_last_leaves_out_the_end_of_a_stream_that_is_no_whole_batch(length: int) -> None:
+    def steps(place: int, size: int) -> list[list[int]]:
+        data = DataLoader(Numbers(length), batch_size=5, drop_last=True)
+        reader = Reader(data, None, None, 0)
+        found = StreamedBatches(reader, FixedGlobal(10), epochs=2, budget=None, stand_in=False)
+        return course(found, Position(), place, size)
+
+    whole = length - length % 5
+    expected = [[*range(a, min(a + 10, whole))] for a in range(0, whole, 10)] * 2
+    assert [one + other for one, other in zip(steps(0, 2), steps(1, 2), strict=True)] == expected

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset, TensorDataset, random_split
 
-from bftrainer.elastic import told_data
-from bftrainer.elastic.told_data import tell_of_other_data
+from bftrainer.elastic.frameworks import data_check
+from bftrainer.elastic.frameworks.data_check import tell_of_other_data
 
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
-    monkeypatch.setattr(told_data, "note_warning", found.append)
+    monkeypatch.setattr(data_check, "note_warning", found.append)
     return found
 
 
@@ -75,9 +75,9 @@ def test_other_data_than_that_of_other_ranks_is_told(
         return [max(value, there) for value, there in zip(values, theirs, strict=True)]
 
     theirs: list[int] = []
-    monkeypatch.setattr(told_data, "highest", lambda values: (theirs.extend(values), list(values))[1])
+    monkeypatch.setattr(data_check, "highest", lambda values: (theirs.extend(values), list(values))[1])
     tell_of_other_data(split(0), {})
-    monkeypatch.setattr(told_data, "highest", other_rank)
+    monkeypatch.setattr(data_check, "highest", other_rank)
     tell_of_other_data(split(0), {})
     assert not told
     tell_of_other_data(split(1), {})

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 import torch
-from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset
 
 from bftrainer import elastic
 
@@ -21,17 +18,14 @@ def nothing(run: elastic.Run) -> None:
     pass
 
 
-def run_of(data: Any) -> elastic.Run:
-    model = torch.nn.Linear(1, 1)
-    return elastic.Run(model, torch.optim.SGD(model.parameters(), lr=0.1), data, batch_size=4)
-
-
-def told(body: Body = nothing, *, before: Body = nothing, data: Any = None) -> str:
+def told(body: Body = nothing, *, before: Body = nothing) -> str:
     """What a run by hand warns of, in which the body does this before each step."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", ResourceWarning)  # of what tests before have left open
-        run = run_of(torch.ones(16, 1) if data is None else data)
+        model = torch.nn.Linear(1, 1)
+        sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+        run = elastic.Run(model, sgd, torch.ones(16, 1), batch_size=4)
         before(run)
         for x in run:
             run.backward(run.model(x).mean())
@@ -131,41 +125,6 @@ def test_hooks_on_gradients_are_told_of(register: str) -> None:
 
     assert told(before=hook).count("hooks on their gradients") == 1
     assert "hooks on their gradients" not in told()
-
-
-class Crops(Dataset[torch.Tensor]):
-    def __init__(self, rng: Any) -> None:
-        self.rng = rng
-
-    def __len__(self) -> int:
-        return 16
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.ones(1)
-
-
-class Stream(IterableDataset[torch.Tensor]):
-    def __init__(self) -> None:
-        self.rng = random.Random(0)
-
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        return iter([torch.ones(1)] * 16)
-
-
-@pytest.mark.parametrize(
-    "rng", [np.random.default_rng(0), np.random.RandomState(0), random.Random(0), torch.Generator()]
-)
-def test_a_data_sets_own_generator_is_told_of(rng: Any) -> None:
-    assert told(data=Crops(rng)).count("own (data set.rng)") == 1
-    with pytest.warns(UserWarning, match=r"own \(data set\.dataset\.rng\)"):
-        run_of(DataLoader(Subset(Crops(rng), range(16)), batch_size=4))
-    with pytest.warns(UserWarning, match=r"own \(data set\.datasets\[1\]\.rng\)"):
-        run_of(ConcatDataset([Crops(0), Crops(rng)]))
-    assert not told(data=Crops(0))
-
-
-def test_a_stream_has_to_have_its_own() -> None:
-    assert "generator of its own" not in told(data=Stream())
 
 
 def test_a_loop_that_began_in_training_mode_does_not_go_on_in_evaluation_mode() -> None:

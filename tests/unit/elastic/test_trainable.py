@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bftrainer.elastic.members.group import Group
-from bftrainer.elastic.state.state import TrainingState
+from bftrainer.elastic.state.training_state import TrainingState
 from bftrainer.elastic.train import average
 from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import ONE, Trained

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from bftrainer.elastic.members.group import Group
-from bftrainer.elastic.state import chunks, passage
-from bftrainer.elastic.state import state as states
+from bftrainer.elastic.state import chain
+from bftrainer.elastic.state import training_state as states
+from bftrainer.elastic.state.chain import Passage
 from bftrainer.elastic.state.handover import HandOver
-from bftrainer.elastic.state.passage import Passage
-from bftrainer.elastic.state.state import TrainingState
-from bftrainer.elastic.train.sampler import Position
+from bftrainer.elastic.state.position import Position
+from bftrainer.elastic.state.training_state import TrainingState
 from tests.support.stage_parts import Kept
 from tests.support.two_ranks import on_two_ranks
 
@@ -88,8 +88,8 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So small that a state takes a dozen steps, in a few messages each."""
     monkeypatch.setattr(states, "STREAM_FROM", 1)
     monkeypatch.setattr(Passage, "open", Passage.end)  # all chunks end at once
-    monkeypatch.setattr(chunks, "MESSAGE", 1000)
-    monkeypatch.setattr(passage, "GUESS", 2000)
+    monkeypatch.setattr(chain, "MESSAGE", 1000)
+    monkeypatch.setattr(chain, "GUESS", 2000)
 
 
 def test_a_stream_brings_everything_while_both_take_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from bftrainer.elastic.state.leaves import leaves_of
-from bftrainer.elastic.state.unsaved_buffers import PART, UnsavedBuffers
+from bftrainer.elastic.state.parts import UNSAVED, UnsavedBuffers
 
 
 class Layer(nn.Module):
@@ -46,7 +46,7 @@ def test_they_are_compared_once_as_buffers_of_their_model() -> None:
     model = nn.Sequential(Layer())
     part = UnsavedBuffers({"": model})
     model[0].train_on(3)  # type: ignore[operator]
-    names = [leaf.name for leaf in leaves_of({"model": model, PART: part})]
+    names = [leaf.name for leaf in leaves_of({"model": model, UNSAVED: part})]
     assert sorted(names) == ["model.0.cache", "model.0.count", "model.0.later", "model.0.mask"]
 
 

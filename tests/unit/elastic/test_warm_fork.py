@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
 
-from bftrainer.elastic.members.channel import AGENT_GONE
+from bftrainer.elastic.process.channel import AGENT_GONE
 from bftrainer.elastic.programs import forked as forked_module
-from bftrainer.elastic.programs import warm
+from bftrainer.elastic.programs import preload, warm
 
 AGENT, MIDDLE, INIT = 4711, 10, 1
 
@@ -47,3 +50,25 @@ def test_a_worker_with_a_part_of_the_cores_has_as_many_threads(wanted: str, set_
     torch = SimpleNamespace(get_num_threads=lambda: 8, set_num_threads=told.append)
     forked_module._set_threads(torch, wanted)
     assert told == set_to
+
+
+@pytest.mark.parametrize("is_device", [True, False])
+def test_an_import_that_opens_a_driver_is_noticed(
+    is_device: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As PyTorch's compiler does, to ask what the GPU can do: `torch.cuda` is not initialized by that."""
+    driver, script = tmp_path / "nvidiactl", tmp_path / "train.py"
+    driver.touch()
+    name = f"opens_a_driver_{is_device}".lower()
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    (packages / f"{name}.py").write_text(f"kept = open({str(driver)!r})\n")
+    script.write_text(f"import {name}\n")
+    monkeypatch.syspath_prepend(packages)
+    monkeypatch.setattr(preload, "is_installed", lambda _: True)
+    monkeypatch.setattr(threading, "active_count", lambda: 1)  # other tests' threads may still be there
+    monkeypatch.setattr(preload, "DEVICES", (str(driver),) if is_device else ("/dev/nvidia",))
+    with pytest.raises(SystemExit) if is_device else contextlib.nullcontext() as ended:
+        preload.import_for(str(script))
+    assert ended is None or ended.value.code == preload.UNSAFE
+    sys.modules[name].kept.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -143,3 +144,40 @@ def test_the_unknown_are_taken_to_be_as_fast_as_the_others() -> None:
     unknown = Trainer(id=9, spec=make_spec(curve=None, n_max=4), submitted_at=0.0)
     assert estimates_of((*known, unknown), {})[-1][None].points == ((2, 14.0),)
     assert curve_of(unknown) == ((2, 2.0),)
+
+
+def full(*waiting: int, commands: Mapping[int, str]) -> World:
+    """Four nodes with a trainer each, all measured, and trainers that wait for one."""
+    world = World()
+    world.nodes(joined="abcd")
+    for trainer in (1, 2, 3, 4):
+        world.submit(trainer, curve=None, n_max=1, command=("python", commands.get(trainer, "t.py")))
+        world.ready(trainer, "".join(world.trainer(trainer).joining))
+        for _ in range(3):
+            measured(world, 10.0, trainer)
+    for trainer in waiting:
+        world.submit(trainer, curve=None, n_max=1, command=("python", commands.get(trainer, "t.py")))
+    return world
+
+
+@pytest.mark.parametrize("other", ["t.py", "u.py"])
+def test_a_first_slow_window_costs_no_trainer_its_node(other: str) -> None:
+    """Whether those that wait run the same program, of which something is known, or another one."""
+    world = full(5, 6, commands={5: other, 6: other})
+    held = {t: world.trainer(t).nodes for t in (1, 2, 3, 4)}
+    for _ in range(3):
+        measured(world, 4.0, 1)
+    assert world.trainer(1).observed != world.trainer(2).observed
+    assert {t: world.trainer(t).nodes for t in held} == held
+
+
+def test_the_first_in_the_queue_gets_the_next_node_though_it_was_measured_as_slow() -> None:
+    world = full(commands={})
+    for _ in range(3):
+        measured(world, 9.0, 1)
+    world.nodes(left="".join(world.trainer(1).nodes))
+    for trainer in (5, 6, 7):
+        world.submit(trainer, curve=None, n_max=1, command=("python", "t.py"))
+    assert not world.trainer(1).nodes
+    world.nodes(joined="e")
+    assert world.trainer(1).nodes == {"e"}, "it was submitted before those that were never measured"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bftrainer.engine.places import dealt, why_never
+from bftrainer.engine.queueing.places import dealt, why_never
 from bftrainer.engine.restore import restore
 from bftrainer.engine.state import State
 from bftrainer.model.actions import Regroup

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bftrainer.allocate import knapsack
 from bftrainer.engine.question import problem_of
-from bftrainer.engine.queue import Queue
+from bftrainer.engine.queueing.queue import TrainerQueue
 from bftrainer.engine.state import State
 from bftrainer.engine.step import step
 from bftrainer.model.events import Measured
@@ -53,8 +53,8 @@ def queue(specs: list[TrainerSpec]) -> list[Trainer]:
     return [Trainer(id=i, spec=spec, submitted_at=float(i // 2)) for i, spec in enumerate(specs, start=1)]
 
 
-def queue_of(trainers: list[Trainer]) -> Queue:
-    found = Queue()
+def queue_of(trainers: list[Trainer]) -> TrainerQueue:
+    found = TrainerQueue()
     for t in trainers:
         found = found.add(t)
     return found
@@ -76,7 +76,7 @@ def test_it_is_a_list_sorted_by_priority_and_arrival(specs: list[TrainerSpec], g
         assert [i for i in range(20) if i in found] == sorted(t.id for t in plain)
         assert found.eligible(1_000) == in_order
         assert [found.get(i) for i in range(20)] == [{t.id: t for t in plain}.get(i) for i in range(20)]
-        assert Queue.of(plain) == found
+        assert TrainerQueue.of(plain) == found
         state = State(
             settings=EngineSettings(), active={t.id: t for t in plain[:2]}, waiting=queue_of(plain[2:])
         )
@@ -102,7 +102,7 @@ def test_a_trainer_that_does_not_wait_cannot_be_removed() -> None:
 
 def test_nothing_is_left_of_those_who_went() -> None:
     (only,) = queue([TrainerSpec(name="t", command=("x",), n_min=1, n_max=1)])
-    assert queue_of([only]).remove(only.id) == Queue()
+    assert queue_of([only]).remove(only.id) == TrainerQueue()
 
 
 def test_of_trainers_that_are_alike_only_as_many_are_eligible_as_there_is_room_for() -> None:

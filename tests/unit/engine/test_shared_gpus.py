@@ -10,12 +10,12 @@ import pytest
 
 from bftrainer.allocate import ALLOCATORS
 from bftrainer.allocate.place import NONE, by_node
-from bftrainer.engine import polish
 from bftrainer.engine.decide import decide
+from bftrainer.engine.gpus import polish
+from bftrainer.engine.gpus.plan import Price, ground_of, holders_of, rules_of, trimmed, uncrowded
 from bftrainer.engine.question import problem_of
-from bftrainer.engine.shared import Price, ground_of, holders_of, rules_of, trimmed, uncrowded
+from bftrainer.engine.queueing.waiting import why_queued
 from bftrainer.engine.state import State
-from bftrainer.engine.waiting import why_queued
 from bftrainer.model.actions import Regroup
 from bftrainer.model.events import MachineChanged, NodesChanged, TrainerSubmitted, WorkersReady
 from bftrainer.model.gpus import gpus_of, node_of, on_whole_nodes
@@ -262,10 +262,12 @@ def test_the_milp_with_nodes_agrees_with_all_placements() -> None:
 def test_of_placements_that_are_worth_the_same_the_search_takes_that_of_fewest_nodes() -> None:
     """Of a trainer whose curve does not tell one node from several, too."""
     row = (0.0, 1.0, 2.0)
-    holder = polish.Holder(trainer=1, user="", held=NONE, training=NONE, whole=0, alone=row, across=row)
+    holder = polish.GpuHolder(trainer=1, user="", held=NONE, training=NONE, whole=0, alone=row, across=row)
     pool = frozenset({*gpus_of("n1", 2), *gpus_of("n2", 1)})
     ground = polish.Ground(pool=pool, still=NONE, caps=(), rules=rules_of(GPUS))
-    found = polish.polished([holder], polish.Found(0.0, {1: NONE}), ground, enough=9.0, tries=1000)
+    found = polish.polished(
+        [holder], polish.PolishedPlacement(0.0, {1: NONE}), ground, enough=9.0, tries=1000
+    )
     assert found.target == {1: frozenset(gpus_of("n1", 2))}
 
 

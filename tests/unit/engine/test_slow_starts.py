@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer.engine.waiting import Shortage
+from bftrainer.engine.queueing.waiting import Shortage
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.trainer import Cost, RescaleCosts
 from tests.support.engine_world import World, starts

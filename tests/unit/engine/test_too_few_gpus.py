@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer.engine.gpus import kept_off
-from bftrainer.engine.waiting import why_queued
+from bftrainer.engine.gpus.too_few import kept_off
+from bftrainer.engine.queueing.waiting import why_queued
 from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.events import GpusChanged, MachineChanged
 from bftrainer.model.policy import EngineSettings

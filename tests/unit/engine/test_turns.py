@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from bftrainer.engine.turns import Turn, turns
+from bftrainer.engine.queueing.turns import WaitingTurn, turns
 
 
-def turn(trainer: int, least: int = 1, most: int = 1, speed: float | None = 1.0, work: float = 60.0) -> Turn:
+def turn(
+    trainer: int, least: int = 1, most: int = 1, speed: float | None = 1.0, work: float = 60.0
+) -> WaitingTurn:
     """A trainer that does `work` at `speed` for each node."""
-    return Turn(trainer, least, most, lambda nodes: None if speed is None else work / (speed * nodes))
+    return WaitingTurn(trainer, least, most, lambda nodes: None if speed is None else work / (speed * nodes))
 
 
 def test_those_that_wait_get_nodes_in_their_order_as_others_end() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer.engine.shares import divided
+from bftrainer.engine.queueing.fair_shares import divided
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.gpus import gpus_of, node_of
 from bftrainer.model.policy import EngineSettings, Share, ShareNodes
@@ -95,6 +95,19 @@ def test_users_whose_shares_are_too_small_for_their_trainers_take_turns() -> Non
         world.end(9)
         assert held(world, 1, 2, 3) == 4
     assert seconds["ann"] / seconds.total() == pytest.approx(0.5, abs=0.1)
+
+
+def test_whoever_has_just_lost_its_nodes_takes_none_from_a_user_that_holds_its_one() -> None:
+    """As one does whose pilots are refused: each change of hands costs the other a start."""
+    world = World(EngineSettings(max_parallel=None, user_shares={"others": 1.0}))
+    world.nodes(joined="a")
+    world.submit(1, user="vic", n_max=1)
+    for id_ in (2, 3, 4):
+        world.submit(id_, user="abe", n_max=1)
+    world.nodes(joined="bcd")
+    assert world.held(1) == "a" and held(world, 2, 3, 4) == 3
+    world.nodes(left="bcd")
+    assert world.held(1) == "a"
 
 
 def test_nodes_that_a_users_trainers_cannot_use_are_not_left_idle() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer.engine.waiting import Shortage, why_queued
+from bftrainer.engine.queueing.waiting import Shortage, why_queued
 from bftrainer.model.events import Drain, MachineChanged, UsersBarred
 from bftrainer.model.policy import EngineSettings
 from tests.support.engine_world import CLASSES, World, make_spec

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer.launch.deadlines import OBEYS_S, PARTED_S, Limits
+from bftrainer.launch.deadlines import OBEYS_S, PARTED_S, TimeLimits
 from bftrainer.model.actions import Regroup, StartWorker, StopWorker
 from bftrainer.model.events import TrainerEnded, WorkerLost
 from bftrainer.wire.messages.from_agent import Running
 from tests.support.native_stage import NativeStage
 from tests.support.timers import Timers
 
-SEE_LOGS = "; see bftrainer logs a --node n"
+SEE_LOGS = "; see bftrainer logs 1 --node n"
 
 
 class Stage(NativeStage):
@@ -27,7 +27,7 @@ class Stage(NativeStage):
     ) -> None:
         self.timers = Timers()
         limits = {"start_s": start_s, "progress_s": progress_s, "silent_s": silent_s}
-        super().__init__(Limits(**limits, later=self.timers.later, now=self.timers.now))
+        super().__init__(TimeLimits(**limits, later=self.timers.later, now=self.timers.now))
 
     def ready(self, *nodes: str) -> None:
         self.start(1, *nodes)
@@ -94,14 +94,20 @@ def test_a_newcomer_that_takes_long_is_not_told_of_as_others_have_reached_the_lo
     assert stage.launcher.note(1) == ""
 
 
-def test_a_script_that_never_reached_the_loop_ends_as_what_it_is() -> None:
+@pytest.mark.parametrize("nodes", ["m", "nm"])
+def test_a_script_that_never_reached_the_loop_fails_where_several_nodes_ran_it(nodes: str) -> None:
     stage = Stage()
     stage.launcher.add(1, replace(stage.launcher.known[1].spec, samples=None))
-    stage.start(1, "n", "m")
+    stage.start(1, *nodes)
     stage.said("m", "exited", code=0, phase="starting", reason="", last=None)
-    (end,) = stage.events
+    end = stage.events[0]
     assert isinstance(end, TrainerEnded)
-    assert end.reason == "its script ended with exit code 0 on m, and never reached elastic.Run"
+    told = "its script ended with exit code 0 on m, and never reached elastic.Run"
+    if nodes == "m":
+        assert (end.status, end.reason) == ("completed", told)
+    else:
+        assert end.status == "failed" and "launcher: torchrun" in end.reason
+        assert end.reason.startswith(f"{told}: each of its 2 processes ran all of it by itself")
 
 
 def test_time_counts_from_the_order_to_start_and_waiting_before_a_new_attempt_does_not_count() -> None:

@@ -104,13 +104,59 @@ def test_others_that_end_after_the_work_are_not_missed() -> None:
     stage = training("n", "m", "o")
     finished(stage, "n", "m", "o")
     exited(stage, "m", 0)
-    exited(stage, "o", 1)
+    exited(stage, "o", -9)
     assert stage.events == []
     exited(stage, "n", 0)
     (end,) = ends(stage)
-    assert end.reason == "its work is done; after that, the worker on o was lost: exit code 1"
+    assert (end.status, end.reason) == (TrainerStatus.COMPLETED, "its work is done")
     stage.launcher.perform(Regroup(trainer=1, generation=3, members=(), leaving=("n", "m", "o")))
     assert stage.launcher.known[1].workers == {}
+
+
+@pytest.mark.parametrize(
+    "order", [["m", "n finished", "n"], ["n finished", "m", "n"], ["n finished", "n", "m"]]
+)
+@pytest.mark.parametrize("code", [3, -11])
+def test_an_error_after_the_loop_on_another_node_than_rank_0s_fails_the_trainer(
+    order: list[str], code: int
+) -> None:
+    stage = training("n", "m")
+    stage.said("m", "finished", rank=1, **STANDING)
+    for what in order:
+        match what:
+            case "n finished":
+                finished(stage, "n")
+            case "m":
+                exited(stage, "m", code, reason="exit code 3: ValueError: boom")
+            case "n":
+                exited(stage, "n", 0)
+        assert not ends(stage) or what == order[-1]
+    (end,) = ends(stage)
+    assert end.status is TrainerStatus.FAILED
+    told = "after its loop, its script failed on m: exit code 3: ValueError: boom; "
+    assert end.reason == f"{told}see bftrainer logs 1 --node m"
+
+
+@pytest.mark.parametrize("how", ["its node is gone", "it is vacated", "it is killed", "its agent stops it"])
+@pytest.mark.parametrize("when", ["before rank 0 has ended", "after that"])
+def test_a_node_that_is_lost_or_taken_after_the_loop_fails_no_trainer(how: str, when: str) -> None:
+    stage = training("n", "m")
+    finished(stage, "n", "m")
+    if when == "after that":
+        exited(stage, "n", 0)
+    match how:
+        case "its node is gone":
+            stage.launcher.agent_down("m")
+        case "it is vacated":
+            stage.launcher.perform(Regroup(trainer=1, generation=3, members=("n",), leaving=("m",)))
+            exited(stage, "m", 1, "leaving")
+        case "it is killed":
+            exited(stage, "m", -9)
+        case "its agent stops it":  # its pilot is told to end, and the daemon has not heard of it
+            exited(stage, "m", 143, "leaving")
+    if when != "after that":
+        exited(stage, "n", 0)
+    assert [end.status for end in ends(stage)] == [TrainerStatus.COMPLETED]
 
 
 def test_one_that_ends_before_rank_0_has_said_that_the_work_is_done_is_not_missed_either() -> None:
@@ -157,7 +203,21 @@ def test_what_was_lost_after_the_work_is_forgotten_when_all_begin_anew() -> None
         stage.said(node, "finished", 3, rank=rank, **{**STANDING, "generation": 4})
     for node in "mn":
         stage.said(node, "exited", 3, code=0, phase="finished", reason="", last={})
-    assert [end.reason for end in ends(stage)] == ["its work is done"]
+    assert [(end.status, end.reason) for end in ends(stage)] == [
+        (TrainerStatus.COMPLETED, "its work is done")
+    ]
+
+
+def test_an_error_that_the_others_went_on_from_does_not_fail_the_trainer() -> None:
+    stage = training("n", "m", until_exit=True)
+    stage.said("m", "finished", rank=1, **STANDING)  # its loop was left by the error
+    exited(stage, "m", 1)
+    assert lost(stage) == {"m": True}
+    stage.launcher.perform(Regroup(trainer=1, generation=3, members=("n",)))
+    stage.joined("n", 3, survivor=True, step=4)
+    stage.said("n", "finished", rank=0, **{**STANDING, "generation": 3})
+    exited(stage, "n", 0)
+    assert [end.status for end in ends(stage)] == [TrainerStatus.COMPLETED]
 
 
 def test_one_that_ends_well_just_when_it_is_to_begin_anew_begins_anew() -> None:
@@ -302,3 +362,41 @@ def test_members_wait_for_one_that_is_busy_and_no_speed_is_measured_across_it() 
     stage.said("n", "busy", generation=2, seconds=0.0)
     stage.said("n", "progress", **{**STANDING, "samples": 210}, size=2, rate=None)
     assert not [event for event in stage.events if isinstance(event, Measured)]
+
+
+def test_a_script_that_never_reaches_the_run_fails_at_its_end_where_the_spec_asks_for_samples() -> None:
+    stage = NativeStage()
+    stage.start(1, "n")
+    exited_at_once = {"code": 0, "phase": "starting", "reason": "", "last": {}}
+    stage.said("n", "exited", 1, **exited_at_once)
+    (end,) = ends(stage)
+    assert end.status is TrainerStatus.FAILED
+    assert end.reason.startswith("its script ended with exit code 0 on n and told of none of the ")
+    assert "let it use elastic.Run" in end.reason
+
+
+@pytest.mark.parametrize(
+    ("kept", "told"),
+    [
+        (None, ""),
+        (10, ""),
+        (7, "its last checkpoint is of step 7, and what it did after that, up to step 10, is lost"),
+        (0, "it has no checkpoint yet, and what it did after that, up to step 10, is lost"),
+    ],
+)
+def test_what_is_lost_with_the_last_member_is_told(kept: int | None, told: str) -> None:
+    stage = training("n")
+    stage.said("n", "progress", size=1, rate=None, **STANDING)
+    end = {"type": "progress", "size": 1, "rate": None, **STANDING}
+    stage.said("n", "exited", code=-9, phase="member", reason="", last=end, kept=kept)
+    (event,) = [event for event in stage.events if isinstance(event, WorkerLost)]
+    assert event.reason.startswith(f"killed by signal 9; {told}" if told else "killed by signal 9; see")
+
+    stage = training("n")
+    stage.said("n", "progress", size=1, rate=None, saved=3, **STANDING)
+    assert stage.progress[-1].saved == 3
+    stage.launcher.perform(Regroup(trainer=1, generation=3, members=(), leaving=("n",)))
+    left = {"type": "left", **STANDING}
+    stage.said("n", "exited", code=0, phase="leaving", reason="", last=left, kept=kept)
+    assert stage.progress[-1].warned == ((told,) if told else ())
+    assert stage.progress[-1].saved == (3 if kept in (None, 10) else kept)

@@ -1,4 +1,7 @@
-"""However nodes leave and workers end, a trainer ends when rank 0 has ended well, and never before."""
+"""However nodes leave and workers end, a trainer ends when rank 0 has ended well, and never before.
+
+It fails exactly if the script has failed after the loop that rank 0 has left last, on another node.
+"""
 
 from __future__ import annotations
 
@@ -85,5 +88,6 @@ def test_a_trainer_always_ends_and_never_before_rank_0_has_ended_well(
             world.timers.advance(100.0)
             world.run()
     assert world.ended is not None, (world.workers, world.launcher.known[1], world.state.active)
-    assert world.ended.status is TrainerStatus.COMPLETED
+    failed = world.ended_in in world.failures
+    assert world.ended.status is (TrainerStatus.FAILED if failed else TrainerStatus.COMPLETED)
     assert world.ended_well or until_exit

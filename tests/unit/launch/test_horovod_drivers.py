@@ -38,6 +38,27 @@ def test_a_line_as_long_as_a_large_machines_names_is_heard(tmp_path: Path) -> No
     asyncio.run(story())
 
 
+def test_a_driver_that_says_nonsense_is_connected_to_again(tmp_path: Path) -> None:
+    came: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(b"{" if not came else b'{"type": "up", "port": 1}')
+        writer.write(came[-1] + b"\n")
+        await reader.read()
+
+    async def story() -> None:
+        heard: list[Message] = []
+        server = await asyncio.start_unix_server(talk, tmp_path / "7-1.sock")
+        drivers = DriverProcesses("127.0.0.1", tmp_path, orphan_s=1.0, memory_mb=64, connections=64)
+        drivers.open(7, heard.append)
+        await until_true(lambda: len(heard) == 2)
+        assert [message["type"] for message in heard] == ["lost", "up"]
+        drivers.close()
+        server.close()
+
+    asyncio.run(story())
+
+
 def test_the_logs_of_drivers_are_bounded_in_number_and_size(tmp_path: Path) -> None:
     for number in range(drivers_.LOGS + 10):
         (tmp_path / f"{number}.log").touch()

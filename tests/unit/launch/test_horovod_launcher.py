@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer.launch.deadlines import PARTED_S, Limits
+from bftrainer.launch.deadlines import PARTED_S, TimeLimits
 from bftrainer.launch.horovod.launcher import HorovodLauncher
 from bftrainer.launch.horovod.trainer import host_of
 from bftrainer.model.actions import Regroup, StartWorker
@@ -39,7 +39,7 @@ class World(RememberingPorts):
             drivers=self,
             grace_s=9.0,
             clock=lambda: 1.0,
-            limits=Limits(later=self.timers.later, now=self.timers.now),
+            limits=TimeLimits(later=self.timers.later, now=self.timers.now),
         )
         self.launcher.add(1, SPEC)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer.launch.job import Bounds
+from bftrainer.launch.job import WorkerLimits
 from bftrainer.launch.native.launcher import MAX_ENTRIES, MAX_ENTRIES_BYTES, RESYNC_MOST_S
 from bftrainer.launch.reports import Reports
 from bftrainer.model.actions import Regroup, StartWorker
@@ -68,7 +68,7 @@ def test_a_group_that_breaks_again_and_again_is_published_ever_later(world: Nati
 
 def test_of_too_many_names_of_figures_the_first_stay_and_that_is_told_once(world: NativeStage) -> None:
     told: list[tuple[str, str, float]] = []
-    bounds = Bounds(metrics=10, hit=lambda *hit: told.append(hit))
+    bounds = WorkerLimits(metrics=10, hit=lambda *hit: told.append(hit))
     world.launcher._reports = Reports(world.events.append, world, lambda: world.now, bounds)
     at = {"generation": 2, "samples": 1, "epoch": 0, "size": 1}
     for step in range(100):

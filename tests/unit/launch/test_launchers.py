@@ -30,7 +30,6 @@ class Site:
             state_dir=folder,
             orphan_s=1.0,
             max_helper_memory_mb=64,
-            max_helper_connections=256,
             trainer_dir=".bftrainer",
             store_id="m",
             grace_s=5.0,

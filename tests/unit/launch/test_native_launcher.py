@@ -78,6 +78,9 @@ def test_who_was_replaced_is_not_heard() -> None:
 def test_a_death_is_blamed_on_the_program_if_it_ended_by_itself(code: int, blame: bool) -> None:
     world = NativeStage()
     world.start(1, "n")
+    world.launcher.perform(Regroup(trainer=1, generation=2, members=("n",)))
+    world.joined("n", 2, survivor=False, step=0, size=1)
+    world.events.clear()
     world.said("n", "exited", code=code, phase="member", reason="", last={})
     (event,) = world.events
     assert isinstance(event, WorkerLost) and event.blame is blame

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.launch.torchrun.environment import environment
+from bftrainer.launch.torchrun.launcher import environment
 
 
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=10))

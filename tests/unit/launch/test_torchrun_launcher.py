@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from bftrainer.launch.deadlines import Limits
+from bftrainer.launch.deadlines import TimeLimits
 from bftrainer.launch.reports import MAX_PAUSES
 from bftrainer.launch.torchrun.launcher import TorchrunLauncher
 from bftrainer.launch.torchrun.stores import StoreHost, Wanted
 from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.events import Lasted, Resync, TrainerEnded, WorkerLost, WorkersReady
 from bftrainer.model.reports import Message, PauseKind
-from bftrainer.model.trainer import TrainerSpec
+from bftrainer.model.trainer import TrainerSpec, TrainerStatus
+from bftrainer.wire.messages.from_agent import Running
 from tests.support.messages import report, worker
 from tests.support.remembering_ports import FOLDERS, RememberingPorts
 
@@ -42,6 +43,8 @@ class World(RememberingPorts):
         self.opened: list[Callable[[int], None]] = []
         self.lost: list[Callable[[str], None]] = []
         self.ended: list[int] = []
+        self.is_used: bool | None = True
+        options.setdefault("limits", TimeLimits(later=lambda *_: None))
         self.launcher = TorchrunLauncher(
             self,
             self.events.append,
@@ -65,6 +68,9 @@ class World(RememberingPorts):
     ) -> None:
         self.opened.append(opened)
         self.lost.append(lost)
+
+    def used(self, trainer: int, run: int, answered: Callable[[bool | None], None]) -> None:
+        answered(self.is_used)
 
     def end(self, trainer: int) -> None:
         self.ended.append(trainer)
@@ -198,7 +204,7 @@ def test_a_script_that_has_told_of_progress_to_an_earlier_daemon_has_attached() 
 
 def test_a_run_that_has_lasted_as_long_as_checkpoints_are_apart_is_told_once() -> None:
     later: list[tuple[float, Callable[[], None]]] = []
-    limits = Limits(later=lambda delay_s, do: later.append((delay_s, do)))
+    limits = TimeLimits(later=lambda delay_s, do: later.append((delay_s, do)))
     world = World(replace(SPEC, checkpoint_interval_s=40.0), limits=limits)
     world.begin("n")
     world.regroup(3, "n")
@@ -210,7 +216,7 @@ def test_a_run_that_has_lasted_as_long_as_checkpoints_are_apart_is_told_once() -
 
 
 def test_the_user_is_told_of_a_script_that_is_started_again_and_again_and_tells_of_no_progress() -> None:
-    world = World()
+    world = World(replace(SPEC, samples=None))
     world.begin("n", attached=False)
     for run in range(2, 7):
         world.now += 18.0
@@ -222,7 +228,7 @@ def test_the_user_is_told_of_a_script_that_is_started_again_and_again_and_tells_
 
 
 def test_one_that_says_how_often_it_saves_is_told_that_it_was_stopped_before() -> None:
-    limits = Limits(later=lambda *_: None)
+    limits = TimeLimits(later=lambda *_: None)
     world = World(replace(SPEC, checkpoint_interval_s=20.0), limits=limits)
     world.begin("n", attached=False)
     for run in range(2, 7):
@@ -567,3 +573,188 @@ def test_of_memberships_that_a_script_makes_up_nothing_is_kept() -> None:
         world.said("n", "resumed", 2, generation=generation, size=2, step=1, at=5.0)
     assert (len(launched.kinds), len(launched.pauses)) == kept
     assert world.pauses == [] and launched.last_step_at is None
+
+
+UNTIL_EXIT = replace(SPEC, samples=None)
+
+
+@pytest.mark.parametrize("is_used", [True, False, None])
+def test_processes_that_end_well_and_never_met_have_trained_apart(is_used: bool | None) -> None:
+    world = World(UNTIL_EXIT)
+    world.is_used = is_used
+    world.begin("n", "m", attached=False)
+    world.exited("m", 2)
+    world.exited("n", 2)
+    (event,) = world.events
+    assert isinstance(event, TrainerEnded)
+    assert event.status == ("failed" if is_used is False else "completed"), "None: there is no telling"
+    assert ("its 2 processes never formed a group" in event.reason) is (is_used is False)
+
+
+def test_one_process_need_not_form_a_group() -> None:
+    world = World(UNTIL_EXIT)
+    world.is_used = False
+    world.begin("n", attached=False)
+    world.exited("n", 2)
+    assert [event.status for event in world.events if isinstance(event, TrainerEnded)] == ["completed"]
+
+
+def test_a_store_that_does_not_answer_holds_up_no_end() -> None:
+    later: list[Callable[[], None]] = []
+    world = World(UNTIL_EXIT, limits=TimeLimits(later=lambda _, do: later.append(do)))
+    world.used = lambda *_: None  # type: ignore[method-assign]
+    world.begin("n", "m", attached=False)
+    world.exited("m", 2)
+    world.exited("n", 2)
+    assert world.events == []
+    later[-1]()
+    assert [type(event) for event in world.events] == [TrainerEnded]
+
+
+def test_the_user_is_told_while_processes_have_formed_no_group() -> None:
+    later: list[Callable[[], None]] = []
+    world = World(limits=TimeLimits(later=lambda _, do: later.append(do)))
+    world.begin("n", "m", attached=False)
+    for is_used in (False, True):
+        world.is_used, world.now = is_used, world.now + 60.0
+        later.pop(0)()
+        assert ("have formed no group" in world.launcher.note(1)) is not is_used
+    assert later == [], "once they have met, nobody looks again"
+
+
+def test_the_script_can_say_that_another_start_would_be_the_same() -> None:
+    world = World()
+    world.begin("n", "m")
+    world.said("m", "failed", 2, generation=2, reason="torch.distributed counts 1")
+    (event,) = world.events
+    assert isinstance(event, TrainerEnded)
+    assert (event.status, event.reason) == ("failed", "torch.distributed counts 1")
+
+
+@pytest.mark.parametrize(
+    ("attached", "lasts_s", "told"),
+    [
+        (False, 40.0, "started 31 times, for 40 s at the longest, and tells of no progress"),
+        (False, 70.0, ""),
+        (True, 70.0, "has begun 31 times in a row, and never came further than 160 samples"),
+    ],
+)
+def test_a_script_whose_every_run_comes_to_nothing_is_ended(
+    attached: bool, lasts_s: float, told: str
+) -> None:
+    world = World()
+    world.begin("n", attached=attached)
+    for run in range(2, 40):
+        if attached:  # the first run comes furthest
+            about = {"step": 1, "size": 1, "rate": None, "epoch": 0, "metrics": {}, "at": world.now}
+            world.said("n", "progress", run, generation=run, samples=160 if run == 2 else 100, **about)
+        world.now += lasts_s
+        world.regroup(run + 1, "n")
+        world.exited("n", run)
+        if any(isinstance(event, TrainerEnded) for event in world.events):
+            break
+    ends = [event for event in world.events if isinstance(event, TrainerEnded)]
+    assert [event.status for event in ends] == (["failed"] if told else [])
+    assert not told or told in ends[0].reason
+
+
+DONE = {"generation": 2, "step": 10, "samples": 1000, "epoch": 0, "metrics": {}}
+
+
+def ended_after_done(
+    *order: str, code: int = 1, reason: str = "exit code 1: ValueError: boom"
+) -> TrainerEnded:
+    """How a trainer ends whose rank 0 has called `done` first, and ends well; `b` is another rank."""
+    world = World()
+    world.begin("a", "b")
+    world.said("a", "finished", 2, rank=0, **DONE)
+    for what in order:
+        match what:
+            case "b done":
+                world.said("b", "finished", 2, rank=1, **DONE)
+            case "b":
+                world.said("b", "exited", 2, code=code, phase="member", reason=reason, last={})
+            case "a":
+                world.exited("a", 2)
+        ends = [event for event in world.events if isinstance(event, TrainerEnded)]
+        assert not ends or what == order[-1]
+    (end,) = ends
+    return end
+
+
+@pytest.mark.parametrize("order", [("b done", "b", "a"), ("b done", "a", "b"), ("b", "a")])
+def test_an_error_of_another_rank_after_the_work_fails_the_trainer(order: tuple[str, ...]) -> None:
+    """Also where it is told to end, as rank 0 has."""
+    end = ended_after_done(*order)
+    assert end.status is TrainerStatus.FAILED
+    assert end.reason == (
+        "after its loop, its script failed on b: exit code 1: ValueError: boom; see bftrainer logs 1 --node b"
+    )
+
+
+@pytest.mark.parametrize(
+    ("order", "code", "reason"),
+    [
+        (("a", "b"), 1, "exit code 1: ValueError: boom"),  # nothing says that it had come so far
+        (("b done", "a", "b"), -15, ""),
+        (("b done", "b", "a"), -9, ""),
+        (
+            ("b done", "a", "b"),
+            1,
+            "exit code 1: RuntimeError: [gloo/transport/pair.cc] Connection closed by peer",
+        ),
+        (("b", "a"), 1, "exit code 1: RuntimeError: [gloo/transport/pair.cc] Connection reset by peer"),
+    ],
+)
+def test_a_rank_that_is_ended_or_misses_rank_0_after_the_work_fails_no_trainer(
+    order: tuple[str, ...], code: int, reason: str
+) -> None:
+    assert ended_after_done(*order, code=code, reason=reason).status is TrainerStatus.COMPLETED
+
+
+def test_after_a_restart_of_the_daemon_a_rank_that_has_done_its_work_is_not_taken_for_rank_0() -> None:
+    world = World()
+    world.launcher.add(1, SPEC, published=2, members=("a", "b"), step=5, samples=500)
+    known = {"trainer": 1, "generation": 1, "run": 2, "joined": 2}
+    world.launcher.agent_up("b", [Running(**known, phase="finished")], {1})
+    assert world.launcher.known[1].finisher == ""
+    world.launcher.agent_up("a", [Running(**known, phase="finished")], {1})
+    assert world.launcher.known[1].finisher == "a"
+
+
+def test_a_script_that_tells_of_no_progress_may_be_warned_of_something() -> None:
+    """And is none the more one that has attached."""
+    world = World(replace(SPEC, samples=None))
+    world.begin("a", "b", attached=False)
+    world.said("a", "warned", 2, warned=["apart"])
+    known = world.launcher.known[1]
+    assert known.reported is not None and known.reported.warned == ("apart",)
+    assert (known.reported.step, known.reported.samples, known.attached) == (0, 0, False)
+    world.said("a", "warned", 2, warned=[])
+    assert known.reported.warned == (), "it is taken back"
+
+
+def test_a_script_that_tells_of_no_samples_fails_at_its_end_where_the_spec_asks_for_some() -> None:
+    """It would be run again and again, and end as soon each time."""
+    world = World()
+    world.begin("a", "b", attached=False)
+    assert world.launcher.note(1) == ""
+    world.now += 60.0
+    assert "its spec asks for 1,000 samples (work)" in world.launcher.note(1)
+    world.exited("b", 2)
+    assert world.events == []
+    world.exited("a", 2)
+    (end,) = world.events
+    assert isinstance(end, TrainerEnded) and end.status is TrainerStatus.FAILED
+    assert end.reason.startswith(
+        "its script ended with exit code 0 on a and told of none of the 1,000 samples"
+    )
+    assert "Say work: until_exit" in end.reason
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_script_that_has_attached_and_ends_early_is_run_again(code: int) -> None:
+    world = World()
+    world.begin("a")
+    world.exited("a", 2, code)
+    assert [type(event) for event in world.events] == [WorkerLost]

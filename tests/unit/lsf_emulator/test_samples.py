@@ -19,6 +19,8 @@ from tests.support.lsf_samples import FOLDER, sample
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no recorded outputs in {FOLDER}")
 TESTS = Path(__file__).parents[1]
+NOT_READ = {"bhosts_l_ibm.txt"}
+"""People read `bhosts -l`; bftrainer asks for the short form."""
 NOT_PRINTED = {"README.md", "lsb.acct.JOB_FINISH.10.108.txt"}
 """Of two versions of a record the emulator writes the earlier one."""
 NORMAL = Queue(name="normal", priority=30)
@@ -354,5 +356,5 @@ def test_every_sample_is_read_by_a_parser_and_printed_by_the_emulator() -> None:
     readers = [*(TESTS / "schedulers").glob("test_lsf_*.py"), TESTS / "traces" / "test_lsb_acct.py"]
     read = "".join(path.read_text() for path in readers)
     printed = Path(__file__).read_text()
-    assert [name for name in sorted(names) if name not in read] == []
+    assert [name for name in sorted(names - NOT_READ) if name not in read] == []
     assert [name for name in sorted(names - NOT_PRINTED) if name not in printed] == []

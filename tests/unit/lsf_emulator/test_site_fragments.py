@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bftrainer.model.finding import Level
-from bftrainer.schedulers.lsf.findings import policy_findings
-from bftrainer.settings.pilots import PILOT_MAX_S
+from bftrainer.schedulers.lsf.check.findings import policy_findings
+from bftrainer.settings.batch.pilots import PILOT_MAX_S
 from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.sources import load
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bftrainer.launch.job import WorkerView
-from bftrainer.launch.orders import MAX_DELAY_S, delay_s
+from bftrainer.launch.messages import MAX_DELAY_S, delay_s
 from bftrainer.model.backoff import backoff_s
-from bftrainer.nodes.conduct import MAX_BACKOFF_S, Refusals
+from bftrainer.nodes.quarantine import MAX_BACKOFF_S, Refusals
 
 
 @pytest.mark.parametrize(("doublings", "seconds"), [(-3, 5.0), (0, 5.0), (1, 10.0), (3, 40.0), (6, 300.0)])
@@ -24,5 +24,5 @@ def test_after_days_of_failures_it_is_still_a_number(failures: int) -> None:
 def test_a_node_may_refuse_pilots_for_days() -> None:
     refused = Refusals()
     for _ in range(1500):
-        refused.more(7.0, "the partition is down")
+        refused = refused.more(7.0, "the partition is down")
     assert refused.until == 7.0 + MAX_BACKOFF_S

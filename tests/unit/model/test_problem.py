@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer.model.problem import Candidate, Group, Plan, PlanStatus, Problem
+from bftrainer.model.problem import Candidate, NodeGroup, Plan, PlanStatus, Problem
 
 CANDIDATE = Candidate(trainer=1, n_min=1, n_max=4, current=2, curve=((4, 4.0),))
 PROBLEM = Problem(pool_size=3, t_fwd_s=1.0, candidates=(CANDIDATE,))
-GROUPS = (Group(size=2), Group(size=1, node_class="fat"))
+GROUPS = (NodeGroup(size=2), NodeGroup(size=1, node_class="fat"))
 
 
 def test_nodes_that_are_alike_are_one_part() -> None:
-    assert PROBLEM.parts == (Group(size=3),)
+    assert PROBLEM.parts == (NodeGroup(size=3),)
     assert PROBLEM.held(CANDIDATE) == (2,)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -39,6 +41,19 @@ def test_what_it_obeys_or_cannot_print_is_refused_by_name_and_place(character: s
         plain(f"ab{character}c")
     assert str(error.value) == f"contains the control character {named} at position 2: remove it"
     assert shown(f"ab{character}c") == f"ab{named[1:-1]}c"
+
+
+def test_nothing_invisible_passes() -> None:
+    categories = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    unseen = [c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c) in categories]
+    unseen += "\u034f\u115f\u1160\u17b4\u180b\u3164\ufe0f\uffa0\U000e0100"  # marks and letters of no width
+    passed = []
+    for character in unseen:
+        if shown(f"loss{character}") == f"loss{character}":
+            passed.append(ascii(character))
+        with pytest.raises(ValueError, match="remove it"):
+            plain(f"loss{character}")
+    assert passed == []
 
 
 def test_lines_are_allowed_where_they_are_meant() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bftrainer.nodes.apart import alone, in_the_way
+from bftrainer.nodes.hold import alone, in_the_way
 
 
 def test_a_user_waits_until_the_pilots_of_others_have_left_the_node() -> None:

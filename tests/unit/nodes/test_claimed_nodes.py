@@ -12,7 +12,8 @@ import pytest
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.machine import Claim, Pilot
 from bftrainer.model.trainer import Points, Trainer
-from bftrainer.nodes.claims import ClaimedNodes
+from bftrainer.nodes.lifecycle import NodePhase
+from bftrainer.nodes.vacate import ClaimedNodes
 from tests.support.nodes_world import CURVE, World, run
 
 
@@ -82,13 +83,13 @@ def test_what_goes_while_nodes_are_chosen_is_not_given_back_twice(make: Make) ->
         await claimed(world, 3)
         poll = asyncio.create_task(world.nodes.watch.poll())
         await curves.until_asked()
-        world.nodes.release.misbehaves("n1", "its agent floods")
+        world.nodes.losses.misbehaves("n1", "its agent floods")
         curves.go.set()
         await poll
         await world.settle()
         assert world.held() == "" and world.pool == frozenset()
         assert sorted(world.machine.cancelled) == sorted(p.tag for p, _ in world.machine.submitted)
-        assert "n1" not in world.pilots.releasing
+        assert world.pilots.records.nodes["n1"].phase is NodePhase.CLEARING, "as the others"
 
     run(scenario)
 
@@ -119,7 +120,7 @@ def test_a_trainer_that_comes_while_nodes_are_chosen_has_no_part_in_it(make: Mak
         world.decide()
         curves.go.set()
         await poll
-        assert len(world.pilots.releasing) == 2
+        assert len(world.pilots.records.releasing) == 2
 
     run(scenario)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from bftrainer.model.machine import Snapshot
 from bftrainer.model.main_jobs import MainJob, MainStart
-from bftrainer.nodes.demand import DAY_S, LEAST, SERVED, Arrival, Demand, need
-from bftrainer.nodes.headroom import Kind
+from bftrainer.nodes.headroom.demand import DAY_S, LEAST, SERVED, Arrival, Demand, need
+from bftrainer.nodes.headroom.headroom import Kind
 from tests.support.nodes_world import World, run
 
 CPU: Kind = (("batch",), "")

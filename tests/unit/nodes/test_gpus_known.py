@@ -49,3 +49,12 @@ def test_the_engine_is_told_only_what_is_new() -> None:
     assert known.says("n2", "ann", 2, 2.0) is None
     polled = known.poll(nodes(n1=2, n2=4), {"n1": "ann", "n2": "ann"}, 3.0)
     assert polled and polled.told == {"ann": {"n1": None}}, "both say the same now"
+
+
+def test_an_agent_that_says_other_numbers_all_the_time_costs_no_plan_each_time() -> None:
+    known = GpusKnown()
+    known.poll(nodes(n1=4), {}, 0.0)
+    told = [known.says("n1", "ann", count % 4, count / 20) for count in range(400)]
+    assert len([change for change in told if change]) == 2, "one each ten seconds"
+    polled = known.poll(nodes(n1=4), {"n1": "ann"}, 20.0)
+    assert polled and polled.told == {"ann": {"n1": 3}}, "the poll tells the last one"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bftrainer.model.machine import Claim
-from bftrainer.nodes.handed import REMEMBERED_S, Handed
+from bftrainer.model.machine import Claim, Pilot
+from bftrainer.nodes import lifecycle
 from tests.support.nodes_world import World, run
 
 
@@ -43,9 +43,9 @@ def test_what_the_scheduler_takes_meanwhile_spares_as_many_of_ours(make: Make) -
         await trained(world)
         world.machine.claims = (claim(world, 2),)
         await world.nodes.watch.poll()
-        assert world.pilots.releasing.keys() == {"n0", "n1"}
+        assert world.pilots.records.releasing == {"n0", "n1"}
         for node in ("n1", "n3"):  # of these we have chosen one as well
-            world.nodes.release.agent_leaves(node)
+            world.nodes.losses.agent_leaves(node)
             world.agents.discard(node)
             world.machine.take(node)
         world.workers.on.clear()
@@ -77,17 +77,20 @@ def test_a_node_that_was_given_back_rests_before_it_joins_again(make: Make) -> N
     run(scenario)
 
 
-def test_only_what_was_taken_since_we_chose_counts_and_once() -> None:
-    handed = Handed()
+def test_only_what_was_taken_since_we_chose_counts_and_once(make: Make) -> None:
+    world = make(7)
+    release, pilots = world.nodes.release, world.pilots
     claims, since = [Claim(job="7", nodes=frozenset({f"n{i}" for i in range(9)}), count=3)], {"n2": 1.0}
+    for i in range(7):
+        pilots.adopt(Pilot(tag=f"t{i}", node=f"n{i}"))
     for node, at in (("n1", 1.0), ("n2", 2.5), ("n3", 2.5)):
-        handed.taken(node, at)
-    needed = handed.chosen(frozenset({"n2", "n4", "n5"}), 2.0, claims, since)
-    assert handed.taken_meanwhile() == {"n2", "n3"}
+        pilots.records = lifecycle.taken(pilots.records, [node], at)
+    needed = release._still_needed(frozenset({"n2", "n4", "n5"}), 2.0, claims, since)
+    assert lifecycle.taken_since(pilots.records, 2.0) == {"n2", "n3"}
     assert needed == {"n2", "n4"}, "n3 spares the one that we have held least long"
-    assert handed.spared(needed, claims, since) == set()
-    handed.taken("n6", 3.0)
-    assert handed.spared({"n4"}, claims, since) == {"n4"}
+    assert release._spared(needed, claims, since) == set()
+    pilots.records = lifecycle.taken(pilots.records, ["n6"], 3.0)
+    assert release._spared({"n4"}, claims, since) == {"n4"}
 
 
 def test_what_the_scheduler_takes_while_we_choose_spares_as_many(
@@ -101,26 +104,14 @@ def test_what_the_scheduler_takes_while_we_choose_spares_as_many(
 
         async def slowly(*asked: Any) -> frozenset[str]:
             found = await choose(*asked)
-            release.agent_leaves("n3")
+            world.nodes.losses.agent_leaves("n3")
             return found
 
         monkeypatch.setattr(release._claimed, "choose", slowly)
         world.machine.claims = (claim(world, 2),)
         await world.nodes.watch.poll()
-        assert world.pilots.releasing.keys() == {"n0", "n3"}
+        assert world.pilots.records.releasing == {"n0", "n3"}
         world.workers.on.clear()
         await world.nodes.background.wait()
 
     run(scenario)
-
-
-def test_nodes_rest_from_when_they_went_and_are_forgotten() -> None:
-    handed = Handed()
-    handed.given(["n1", "n2"], 0.0)
-    handed.taken("n3", 1.0)
-    handed.kept("n2")
-    assert handed.resting(2.9, 3.0) == {"n1", "n3"}
-    assert handed.resting(3.0, 3.0) == {"n3"}
-    assert handed.resting(3.0, 0.0) == frozenset()
-    handed.resting(2 + REMEMBERED_S, 3.0)
-    assert handed.taken_meanwhile() == set()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.machine import Claim, Node, NodeState
-from bftrainer.nodes.headroom import AUTO_SHARE, SETTLE_S, Kind, Spared, by_kind, keep, wanted
+from bftrainer.nodes.headroom.headroom import AUTO_SHARE, SETTLE_S, Kind, Spared, by_kind, keep, wanted
 from bftrainer.settings.headroom import Headroom, headroom_of
 from tests.support.nodes_world import World, run
 
@@ -235,7 +235,7 @@ def test_a_node_that_is_given_back_or_cleared_is_on_its_way_and_no_other_goes(tm
         world.workers.on |= ours  # they take a moment to leave
         for _ in range(3):
             await world.nodes.watch.poll()
-        (going,) = world.pilots.releasing
+        (going,) = world.pilots.records.releasing
         world.machine.why[going] = "completing"  # an epilog runs there
         world.workers.on.clear()
         await world.settle()
@@ -258,7 +258,7 @@ def test_what_is_being_given_back_for_a_main_job_is_no_room_for_another(tmp_path
         world.machine.claims = (Claim(job="17", nodes=frozenset({"n1"}), count=1),)
         await world.nodes.watch.poll()
         await world.nodes.watch.poll()
-        assert "n1" in world.pilots.releasing
+        assert "n1" in world.pilots.records.releasing
         spared = world.nodes.reserve.spared
         assert spared.usable == 2, "n2 and n3"
         world.workers.on.clear()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.model.events import NodesChanged
+from bftrainer.model.events import Event, NodesChanged, UsersBarred
 from bftrainer.model.machine import Claim, Operation, Pilot, Snapshot
 from bftrainer.nodes.release import LEAD_S
 from bftrainer.nodes.watch import POLL_SHARE
@@ -115,7 +115,7 @@ def test_no_poll_waits_for_the_reason_why_a_pilot_failed(make: Make, monkeypatch
         assert [pilot.node for pilot in asked] == ["n0"], "once"
         world.machine.claims = (Claim(job="7", nodes=frozenset({"n1"}), count=1),)
         await world.nodes.watch.poll()
-        assert "n1" in world.pilots.releasing
+        assert "n1" in world.pilots.records.releasing
         answer.set()
         await world.settle()
         assert "n0" not in world.pilots.held
@@ -219,6 +219,29 @@ def test_a_refused_node_leaves_the_pool_until_it_may_be_tried_again(make: Make) 
     run(scenario)
 
 
+def test_a_user_whose_pilots_are_refused_is_barred_before_their_nodes_are_lost(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the plan in between takes nodes of others for it."""
+
+    async def scenario() -> None:
+        world = make()
+        world.users = frozenset({"eve", "ann"})
+        world.scheduler.refuses = lambda pilot: "sudo: a password is required"
+        await world.turn()
+        emit, told = world.nodes.state._emit, list[type[Event]]()
+
+        def heard(event: Event) -> None:
+            told.append(type(event))
+            emit(event)
+
+        monkeypatch.setattr(world.nodes.state, "_emit", heard)
+        await world.submit(user="eve")
+        assert told[-2:] == [UsersBarred, NodesChanged]
+
+    run(scenario)
+
+
 def test_nothing_is_ordered_while_the_scheduler_cannot_be_asked(make: Make) -> None:
     async def scenario() -> None:
         world = make()
@@ -308,13 +331,13 @@ def test_an_agent_that_says_goodbye_takes_its_node_with_it(make: Make) -> None:
         world.agents = {"n0", "n1", "n2"}
         for node in world.agents:
             world.pilots.reports(node)
-        world.nodes.release.agent_leaves("n0")
+        world.nodes.losses.agent_leaves("n0")
         (event,) = world.events
         assert isinstance(event, NodesChanged) and event.vacated == {"n0"}
         await world.settle()
         assert world.workers.gone == [], "its workers leave at a step boundary"
         world.agents.discard("n0")
-        world.nodes.release.agent_down("n0")
+        world.nodes.losses.agent_down("n0")
         assert world.workers.gone == ["n0"]
         await world.turn()
         assert "n0" not in world.pool  # though its pilot is still listed
@@ -367,7 +390,7 @@ def test_the_engines_pool_follows_from_the_events_of_the_nodes_alone(make: Make)
             elif change == "gone":
                 world.machine.pilots = [pilot for pilot in world.machine.pilots if pilot.node != node]
             elif change == "leaves":
-                world.nodes.release.agent_leaves(node)
+                world.nodes.losses.agent_leaves(node)
             elif change == "submit":
                 await world.submit(f"a{turn}", n_max=3)
             elif change == "cancel":

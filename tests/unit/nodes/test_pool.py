@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.machine import Node, NodeInfo, NodeState, Snapshot
-from bftrainer.nodes.pool import Pool, lose, observe
+from bftrainer.nodes import lifecycle
+from bftrainer.nodes.lifecycle import Records
+from bftrainer.nodes.pool import Terms, polled
+
+
+def observe(
+    records: Records, snapshot: Snapshot, debounce_s: float = 0.0, **terms: Any
+) -> tuple[Records, NodesChanged | None]:
+    """One poll: the records after it, and its event, None if there is none."""
+    after, effects = polled(records, snapshot, Terms(debounce_s=debounce_s, **terms))
+    return after, next((effect for effect in effects if isinstance(effect, NodesChanged)), None)
+
+
+def having(nodes: str) -> Records:
+    """Records with these nodes in the pool."""
+    return lifecycle.begun(Records(), nodes, 0.0)
 
 
 def snapshot(time: float, idle: str, busy: str = "") -> Snapshot:
@@ -19,18 +36,18 @@ def snapshot(time: float, idle: str, busy: str = "") -> Snapshot:
 
 
 def test_without_debounce_idle_nodes_join_at_once() -> None:
-    pool, event = observe(Pool(), snapshot(7.0, "ab", "c"))
-    assert pool == Pool(nodes=frozenset("ab"))
+    pool, event = observe(Records(), snapshot(7.0, "ab", "c"))
+    assert pool.pool == frozenset("ab")
     assert event == NodesChanged(time=7.0, joined=frozenset("ab"), reason="poll")
 
 
 def test_no_change_is_no_event() -> None:
-    pool, _ = observe(Pool(), snapshot(0.0, "ab"))
+    pool, _ = observe(Records(), snapshot(0.0, "ab"))
     assert observe(pool, snapshot(1.0, "ab", "c")) == (pool, None)
 
 
 def test_a_node_joins_once_it_has_been_idle_for_the_debounce() -> None:
-    pool, event = observe(Pool(), snapshot(10.0, "a"), 5.0)
+    pool, event = observe(Records(), snapshot(10.0, "a"), 5.0)
     assert event is None
     pool, event = observe(pool, snapshot(14.0, "ab"), 5.0)
     assert event is None
@@ -40,11 +57,11 @@ def test_a_node_joins_once_it_has_been_idle_for_the_debounce() -> None:
     pool, event = observe(pool, snapshot(19.0, "ab"), 5.0)
     assert event is not None
     assert event.joined == {"b"}
-    assert pool == Pool(nodes=frozenset("ab"))
+    assert pool.pool == frozenset("ab")
 
 
 def test_a_moment_of_work_starts_the_debounce_anew() -> None:
-    pool, _ = observe(Pool(), snapshot(0.0, "a"), 5.0)
+    pool, _ = observe(Records(), snapshot(0.0, "a"), 5.0)
     pool, _ = observe(pool, snapshot(4.0, "", "a"), 5.0)
     pool, event = observe(pool, snapshot(6.0, "a"), 5.0)
     assert event is None
@@ -55,22 +72,21 @@ def test_a_moment_of_work_starts_the_debounce_anew() -> None:
 
 
 def test_busy_and_vanished_nodes_leave_at_once_whatever_the_debounce() -> None:
-    pool, event = observe(Pool(nodes=frozenset("abc")), snapshot(3.0, "ad", "b"), 60.0)
-    assert pool.nodes == {"a"}
-    assert pool.idle_since == {"d": 3.0}
+    pool, event = observe(having("abc"), snapshot(3.0, "ad", "b"), 60.0)
+    assert pool.pool == {"a"}
+    assert pool.nodes["d"].idle_since == 3.0 and pool.nodes.keys() == {"a", "d"}
     assert event == NodesChanged(time=3.0, left=frozenset("bc"), reason="poll")
 
 
 def test_leaves_and_joins_of_one_poll_are_one_event() -> None:
-    _, event = observe(Pool(nodes=frozenset("ab")), snapshot(3.0, "bc", "a"))
+    _, event = observe(having("ab"), snapshot(3.0, "bc", "a"))
     assert event == NodesChanged(time=3.0, left=frozenset("a"), joined=frozenset("c"), reason="poll")
 
 
 def test_a_lost_node_is_out_at_once_and_joins_again_like_any_other() -> None:
-    pool, event = lose(Pool(nodes=frozenset("ab")), ["a"], 4.0, "agent died")
-    assert pool.nodes == {"b"}
-    assert event == NodesChanged(time=4.0, left=frozenset("a"), reason="agent died")
-    assert lose(pool, ["a"], 5.0, "agent died") == (pool, None)
+    pool, lost = lifecycle.left(having("ab"), ["a"], 4.0)
+    assert pool.pool == {"b"} and lost == {"a"}
+    assert lifecycle.left(pool, ["a"], 5.0) == (pool, frozenset())
     pool, event = observe(pool, snapshot(6.0, "ab"), 2.0)
     assert event is None
     _, event = observe(pool, snapshot(8.0, "ab"), 2.0)
@@ -89,7 +105,7 @@ def expecting(time: float, **until: float | None) -> Snapshot:
 
 
 def test_a_node_that_joins_brings_its_expected_end() -> None:
-    pool, event = observe(Pool(), expecting(1.0, a=90.0, b=None))
+    pool, event = observe(Records(), expecting(1.0, a=90.0, b=None))
     assert event == NodesChanged(
         time=1.0, joined=frozenset("ab"), reason="poll", facts={"a": NodeInfo(until=90.0)}
     )
@@ -97,7 +113,7 @@ def test_a_node_that_joins_brings_its_expected_end() -> None:
 
 
 def test_expected_ends_that_change_are_told_and_so_are_those_that_are_withdrawn() -> None:
-    pool, _ = observe(Pool(), expecting(1.0, a=90.0, b=None, c=50.0))
+    pool, _ = observe(Records(), expecting(1.0, a=90.0, b=None, c=50.0))
     pool, event = observe(pool, expecting(2.0, a=80.0, b=70.0, c=50.0))
     assert event == NodesChanged(
         time=2.0, reason="poll", facts={"a": NodeInfo(until=80.0), "b": NodeInfo(until=70.0)}
@@ -106,11 +122,11 @@ def test_expected_ends_that_change_are_told_and_so_are_those_that_are_withdrawn(
     assert event == NodesChanged(time=3.0, reason="poll", facts={"a": NodeInfo()})
     pool, event = observe(pool, expecting(4.0, a=None, b=None))
     assert event == NodesChanged(time=4.0, left=frozenset("c"), reason="poll", facts={"b": NodeInfo()})
-    assert pool == Pool(nodes=frozenset("ab"))
+    assert pool.pool == frozenset("ab")
 
 
 def test_nothing_is_told_of_nodes_that_are_not_ours_yet() -> None:
-    pool, event = observe(Pool(), expecting(0.0, a=90.0), 5.0)
+    pool, event = observe(Records(), expecting(0.0, a=90.0), 5.0)
     assert event is None
     pool, event = observe(pool, expecting(4.0, a=70.0), 5.0)
     assert event is None
@@ -120,8 +136,8 @@ def test_nothing_is_told_of_nodes_that_are_not_ours_yet() -> None:
 
 
 def test_a_lost_node_that_joins_again_brings_its_expected_end_anew() -> None:
-    pool, _ = observe(Pool(), expecting(0.0, a=90.0))
-    pool, _ = lose(pool, ["a"], 1.0, "agent died")
+    pool, _ = observe(Records(), expecting(0.0, a=90.0))
+    pool, _ = lifecycle.left(pool, ["a"], 1.0)
     pool, event = observe(pool, expecting(2.0, a=90.0))
     assert event is not None
     assert event.joined == {"a"}
@@ -136,15 +152,15 @@ POLLS = st.lists(
 
 
 def test_what_is_given_up_leaves_and_does_not_join_though_it_is_idle() -> None:
-    pool, _ = observe(Pool(), snapshot(0.0, "abc"))
+    pool, _ = observe(Records(), snapshot(0.0, "abc"))
     pool, event = observe(pool, snapshot(1.0, "abd"), given_up=frozenset("bd"))
     assert event is not None
     assert (event.left, event.vacated, event.joined) == (frozenset("bc"), frozenset("b"), frozenset())
-    assert pool.nodes == {"a"}
+    assert pool.pool == {"a"}
 
 
 def test_nobody_joins_a_closed_pool_and_it_loses_nodes_like_any_other() -> None:
-    pool, _ = observe(Pool(), snapshot(0.0, "ab"))
+    pool, _ = observe(Records(), snapshot(0.0, "ab"))
     pool, event = observe(pool, snapshot(1.0, "bc"), closed=True)
     assert event is not None
     assert (event.left, event.joined) == (frozenset("a"), frozenset())
@@ -154,38 +170,32 @@ def test_a_hole_that_ends_soon_is_left_alone_until_it_is_longer() -> None:
     def seen(time: float, until: float | None) -> Snapshot:
         return Snapshot(time=time, nodes=(Node(name="a", state=NodeState.IDLE, until=until),))
 
-    pool, event = observe(Pool(), seen(100.0, 129.0), min_hole_s=30.0)
+    pool, event = observe(Records(), seen(100.0, 129.0), min_hole_s=30.0)
     assert event is None
     pool, event = observe(pool, seen(101.0, 131.0), min_hole_s=30.0)
     assert event is not None and event.joined == {"a"}
     pool, event = observe(pool, seen(120.0, 131.0), min_hole_s=30.0)
-    assert event is None and pool.nodes == {"a"}
-
-
-def test_a_node_lost_while_its_agent_can_still_be_told_is_vacated() -> None:
-    pool, _ = observe(Pool(), snapshot(0.0, "a"))
-    after, event = lose(pool, ["a"], 3.0, "told to end", vacated=True)
-    assert event is not None and event.vacated == {"a"} and after.nodes == frozenset()
+    assert event is None and pool.pool == {"a"}
 
 
 @given(POLLS, st.integers(0, 2))
 def test_facts_kept_from_events_alone_are_what_the_last_poll_said(
     polls: list[dict[str, float | None]], debounce_s: int
 ) -> None:
-    pool, told = Pool(), dict[str, float | None]()
+    pool, told = Records(), dict[str, float | None]()
     for now, idle in enumerate(polls):
         pool, event = observe(pool, expecting(float(now), **idle), float(debounce_s))
         if event is not None:
             told = {n: u for n, u in told.items() if n not in event.left} | dict.fromkeys(event.joined)
             assert all(told[n] != fact.until for n, fact in event.facts.items()), "no news"
             told |= {n: fact.until for n, fact in event.facts.items()}
-        assert told == {n: idle[n] for n in pool.nodes}
+        assert told == {n: idle[n] for n in pool.pool}
 
 
 @given(st.lists(st.sets(st.sampled_from("abcd")), max_size=20), st.integers(0, 4))
 def test_events_tell_the_whole_story_of_the_pool(polls: list[set[str]], debounce_s: int) -> None:
     """A pool kept from events alone is the pool; a node is in it iff it has been idle long enough."""
-    pool, told, idle_for = Pool(), set[str](), dict.fromkeys("abcd", -1)
+    pool, told, idle_for = Records(), set[str](), dict.fromkeys("abcd", -1)
     for now, idle in enumerate(polls):
         pool, event = observe(pool, snapshot(float(now), "".join(idle)), float(debounce_s))
         if event is not None:
@@ -193,4 +203,4 @@ def test_events_tell_the_whole_story_of_the_pool(polls: list[set[str]], debounce
             assert not event.joined & told
             told = (told - event.left) | event.joined
         idle_for = {n: idle_for[n] + 1 if n in idle else -1 for n in idle_for}
-        assert pool.nodes == told == {n for n, polls_ in idle_for.items() if polls_ >= debounce_s}
+        assert pool.pool == told == {n for n, polls_ in idle_for.items() if polls_ >= debounce_s}

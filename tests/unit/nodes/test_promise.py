@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from bftrainer.model.events import HeadroomChanged
 from bftrainer.model.main_jobs import Affected, MainStart
-from bftrainer.nodes.promise import CALM_S, DWELL_S, LEVELS, MOST_CALM_S, RECENT, Kept, at_risk, judged
+from bftrainer.nodes.headroom.promise import (
+    CALM_S,
+    DWELL_S,
+    LEVELS,
+    MOST_CALM_S,
+    RECENT,
+    Kept,
+    at_risk,
+    judged,
+)
 from bftrainer.settings.headroom import Promise
 from tests.support.nodes_world import World, run, settings_in
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from bftrainer.model.machine import Node, NodeState, Operation
+from bftrainer.nodes.lifecycle import Records
 from bftrainer.nodes.state import NodesState
 from bftrainer.settings.live import LiveSettings
 from tests.support.nodes_world import settings_in
@@ -20,7 +21,7 @@ def test_refusals_are_collected_once_however_many_nodes_there_are(tmp_path: Path
         asked.append(1)
         return {"n3": "no such partition"}
 
-    pilots: Any = SimpleNamespace(conduct=SimpleNamespace(nodes=refused))
+    pilots: Any = SimpleNamespace(quarantine=SimpleNamespace(nodes=refused), records=Records())
     clock: Any = SimpleNamespace(now=lambda: 100.0)
     settings = LiveSettings(settings_in(tmp_path, exclude_nodes="n2", min_hole_s=60.0))
     state = NodesState(settings, clock, lambda event: None, pilots)

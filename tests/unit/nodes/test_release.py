@@ -56,6 +56,29 @@ def test_workers_have_their_time_to_leave_and_no_more(make: Make) -> None:
     run(scenario)
 
 
+def test_a_worker_with_a_state_to_write_has_the_time_that_the_site_gives_for_that(make: Make) -> None:
+    async def scenario() -> None:
+        world = make(vacate_s=1, vacate_write_s=10)
+        await trained(world)
+        world.agents |= {"n0", "n1"}
+        world.machine.claims = (Claim(job="7", nodes=frozenset({"n0", "n1"}), count=2),)
+        await world.nodes.watch.poll()
+        await moment()
+        world.time += 1.0
+        await moment()
+        assert sorted(world.link.messages) == [("n0", EXIT), ("n1", EXIT)], "each is told once"
+        assert world.workers.gone == [] and world.held() == "n0 n1 n2"
+        world.workers.on.discard("n0")
+        await moment()
+        assert world.workers.gone == ["n0"], "its state is written"
+        world.time += 10.0
+        await world.nodes.background.wait()
+        assert world.workers.gone == ["n0", "n1"] and world.held() == "n2"
+        assert len(world.link.messages) == 2
+
+    run(scenario)
+
+
 def test_pilots_end_whatever_becomes_of_their_workers(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(node: str, message: object) -> None:
         raise RuntimeError(node)
@@ -79,7 +102,7 @@ def test_a_node_that_is_given_up_is_not_held_again_while_its_pilot_is_listed(mak
         await trained(world)
         world.machine.claims = (Claim(job="7", nodes=frozenset({"n0"}), count=1),)
         await world.nodes.watch.poll()
-        assert world.pilots.releasing.keys() == {"n0"}
+        assert world.pilots.records.releasing == {"n0"}
         world.machine.claims = ()
         await world.nodes.watch.poll()
         world.decide()
@@ -90,6 +113,32 @@ def test_a_node_that_is_given_up_is_not_held_again_while_its_pilot_is_listed(mak
         await world.turn()
         await world.turn()
         assert world.pool == {"n0", "n1", "n2"}
+
+    run(scenario)
+
+
+def test_what_vacates_a_node_ends_no_later_pilot_there(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        world = make(vacate_s=50)
+        await trained(world)
+        monkeypatch.setattr(
+            world.workers, "agent_down", lambda node, **how: None
+        )  # it stays busy all the while
+        world.machine.claims = (Claim(job="7", nodes=frozenset({"n0"}), count=1),)
+        await world.nodes.watch.poll()
+        await moment()
+        world.machine.claims = ()
+        (first,) = (pilot for pilot in world.machine.pilots if pilot.node == "n0")
+        world.nodes.release.drop(["n0"])  # as where its agent does not come back
+        await moment()
+        await world.nodes.watch.poll()
+        world.decide()
+        await world.nodes.hold.check()
+        await moment()
+        assert world.held() == "n0 n1 n2" and first not in world.machine.pilots
+        world.workers.on.clear()
+        await world.nodes.background.wait()
+        assert world.held() == "n0 n1 n2"
 
     run(scenario)
 
@@ -127,7 +176,7 @@ def test_a_pilot_that_is_gone_by_itself_says_nothing_against_its_node(make: Make
         await trained(world)
         world.machine.pilots = [pilot for pilot in world.machine.pilots if pilot.node != "n1"]
         await world.turn()
-        assert world.pilots.conduct.nodes() == {}
+        assert world.pilots.quarantine.nodes() == {}
 
     run(scenario)
 
@@ -136,7 +185,7 @@ def test_an_agent_that_comes_back_keeps_its_node(make: Make) -> None:
     async def scenario() -> None:
         world = make(reconnect_s=5)
         await trained(world)
-        world.nodes.release.agent_down("n1")
+        world.nodes.losses.agent_down("n1")
         await moment()
         world.agents.add("n1")
         async with asyncio.timeout(10):
@@ -159,7 +208,7 @@ def test_an_agent_that_comes_back_at_the_last_moment_keeps_its_node(make: Make) 
             return changed
 
         world.nodes.watch.fresh_poll = slow  # type: ignore[method-assign]
-        world.nodes.release.agent_down("n1")
+        world.nodes.losses.agent_down("n1")
         await world.nodes.background.wait()
         assert world.workers.gone == [] and "n1" in world.pilots.held
 
@@ -170,7 +219,7 @@ def test_an_agent_that_does_not_come_back_loses_its_node(make: Make) -> None:
     async def scenario() -> None:
         world = make(reconnect_s=5)
         await trained(world)
-        world.nodes.release.agent_down("n1")
+        world.nodes.losses.agent_down("n1")
         await moment()
         assert world.workers.gone == []
         world.time += 5
@@ -226,10 +275,10 @@ def test_a_pilot_whose_agent_misbehaves_ends_and_its_node_is_left_alone(make: Ma
     async def scenario() -> None:
         world = make()
         await trained(world)
-        world.nodes.release.misbehaves("n1", "its agent floods")
+        world.nodes.losses.misbehaves("n1", "its agent floods")
         await world.nodes.background.wait()
         assert ("n1", EXIT) in world.link.messages and world.held() == "n0 n2"
-        assert world.pilots.conduct.nodes() == {"n1": "its agent floods"}
+        assert world.pilots.quarantine.nodes() == {"n1": "its agent floods"}
         assert "n1" not in world.nodes.state.nodes
 
     run(scenario)
@@ -240,8 +289,8 @@ def test_agents_that_say_goodbye_soon_and_again_get_fewer_pilots(make: Make) -> 
         world = make()
         for refused in (set(), {"n1"}):
             world.pilots.adopt(Pilot(tag="a", node="n1"))
-            world.nodes.release.agent_leaves("n1")
-            assert world.pilots.conduct.nodes().keys() == refused
+            world.nodes.losses.agent_leaves("n1")
+            assert world.pilots.quarantine.nodes().keys() == refused
 
     run(scenario)
 
@@ -298,11 +347,12 @@ def test_a_user_that_keeps_its_pilots_gets_no_more_for_a_while_and_others_do(mak
                 raise KeptError("scancel as eve was ended by a signal")
 
         world.scheduler.cancel = kept  # type: ignore[method-assign]
+        await world.turn()
         await world.pilots.end([eves])
-        assert list(world.pilots.conduct.barred()) == ["eve"]
-        assert "was ended by a signal" in world.pilots.conduct.barred()["eve"]
+        assert list(world.pilots.quarantine.barred()) == ["eve"]
+        assert "was ended by a signal" in world.pilots.quarantine.barred()["eve"]
         assert [p.user for p in world.pilots.to_submit({"n1": "eve", "n2": "ann"})] == ["ann"]
         world.time += 3600
-        assert world.pilots.conduct.barred() == {}
+        assert world.pilots.quarantine.barred() == {}
 
     run(scenario)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 
 from bftrainer.errors import SchedulerError
 from bftrainer.model.events import Event, PollFailed
-from bftrainer.model.machine import Snapshot
+from bftrainer.model.machine import Node, NodeState, Snapshot
 from bftrainer.nodes.watch import MAX_POLL_S, Watch
 from bftrainer.settings.live import LiveSettings
 from bftrainer.telemetry.telemetry import Telemetry
 from tests.support.nodes_world import settings_in
+from tests.support.waiting import until_true
 
 
 class EnoughError(Exception):
@@ -30,6 +32,7 @@ class Scheduler:
         self.holding = False
         self.asked_s: float | None = None
         self.unseen = ""
+        self.nodes: tuple[Node, ...] = ()
         self.events: list[Event] = []
         self.waits: list[float] = []
         self.telemetry = Telemetry()
@@ -50,7 +53,7 @@ class Scheduler:
     async def poll(self) -> Snapshot:
         if isinstance(self.answers[0], str):
             raise SchedulerError(self.answers.pop(0))
-        return Snapshot(time=1.0, nodes=(), asked_s=self.asked_s, unseen=self.unseen)
+        return Snapshot(time=1.0, nodes=self.nodes, asked_s=self.asked_s, unseen=self.unseen)
 
     async def take_in(self, snapshot: Snapshot) -> bool:
         return bool(self.answers.pop(0))
@@ -86,6 +89,39 @@ def test_polls_that_fail_come_less_and_less_often_and_are_said_to_fail(
     assert not site.telemetry.troubles.has("scheduler")
 
 
+def test_a_poll_that_hangs_is_told_before_it_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    with monkeypatch.context() as patched:  # here polls wait in earnest
+        site = Scheduler(patched, tmp_path, poll_s=0.01, poll_max_s=0.02, failed_polls=3)
+    poll = site.poll
+
+    async def story() -> None:
+        hangs, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def hanging() -> Snapshot:
+            if not site.answers:
+                hangs.set()
+                await goes_on.wait()
+                site.answers = [True] * 100_000
+            return await poll()
+
+        monkeypatch.setattr(site, "poll", hanging)
+        site.answers = [True]
+        polls = asyncio.create_task(site.watch.run())
+        await hangs.wait()
+        await until_true(lambda: site.telemetry.troubles.has("scheduler"))
+        (told,) = site.telemetry.troubles.texts(details=True)
+        assert re.fullmatch(r"no poll was answered for \d+ s", told)
+        assert site.events == [], "it has not failed yet"
+        goes_on.set()
+        await until_true(lambda: not site.telemetry.troubles.has("scheduler"))
+        polls.cancel()
+        await asyncio.gather(polls, return_exceptions=True)
+        await site.watch.poll()
+        assert site.watch._due is None, "nobody polls any more, and nothing is expected"
+
+    asyncio.run(story())
+
+
 def test_what_a_poll_leaves_out_is_told_until_a_poll_shows_all(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
@@ -97,6 +133,31 @@ def test_what_a_poll_leaves_out_is_told_until_a_poll_shows_all(
     site.unseen = ""
     site.waited(True)
     assert site.telemetry.troubles.texts(details=True) == []
+
+
+def node(number: int, state: NodeState, shut: str = "") -> Node:
+    return Node(name=f"n{number}", state=state, shut=shut)
+
+
+def test_a_machine_of_which_no_node_can_be_held_is_told_as_long_as_that_lasts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    site = Scheduler(monkeypatch, tmp_path)
+    busy, unused = NodeState.BUSY, NodeState.UNUSED
+    site.nodes = (node(1, unused, "nothing preempts; set a"), node(2, busy, "nothing preempts; set a"))
+    site.waited(True)
+    assert site.telemetry.troubles.texts(details=False, blocking=True) == [
+        "no node can be held: nothing preempts; set a"
+    ]
+    site.nodes = (*site.nodes, node(3, unused, "no GPUs; set b"))
+    site.waited(True)
+    assert site.telemetry.troubles.texts(details=False) == [
+        "no node can be held: nothing preempts; set a (2 of 3 nodes; of 1 more: no GPUs; set b)"
+    ]
+    for last in (node(4, busy), node(4, NodeState.IDLE)):
+        site.nodes = (*site.nodes[:3], last)
+        site.waited(True)
+        assert site.telemetry.troubles.texts(details=True) == [], "a main job may give it back"
 
 
 def test_polls_are_rare_only_while_nothing_is_held_and_nothing_changes(

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from bftrainer.model.sizes import AllowedSizes
-from bftrainer.performance import profiling
+from bftrainer.performance.estimate import next_profiling_size
 from tests.support.measured_speeds import levels
 
 
 def test_a_new_trainer_is_profiled_by_doublings_until_they_gain_little() -> None:
-    assert profiling.next_profiling_size((), 3, 64, 2) == 3
-    assert profiling.next_profiling_size(levels({3: [3.0]}), 3, 64, 2) == 6
-    assert profiling.next_profiling_size(levels({3: [3.0], 6: [6.0]}), 3, 64, 2) is None
-    assert profiling.next_profiling_size(levels({3: [3.0], 6: [6.0]}), 3, 10, 9) is None
-    assert profiling.next_profiling_size(levels({1: [3.0], 2: [3.3]}), 1, 64, 9) is None
-    assert profiling.next_profiling_size(levels({1: [3.0], 2: [6.0]}), 1, 64, 9) == 4
+    assert next_profiling_size((), 3, 64, 2) == 3
+    assert next_profiling_size(levels({3: [3.0]}), 3, 64, 2) == 6
+    assert next_profiling_size(levels({3: [3.0], 6: [6.0]}), 3, 64, 2) is None
+    assert next_profiling_size(levels({3: [3.0], 6: [6.0]}), 3, 10, 9) is None
+    assert next_profiling_size(levels({1: [3.0], 2: [3.3]}), 1, 64, 9) is None
+    assert next_profiling_size(levels({1: [3.0], 2: [6.0]}), 1, 64, 9) == 4
 
 
 def test_of_the_allowed_sizes_those_next_to_doublings_are_profiled() -> None:
     def profiled(sizes: AllowedSizes, n_min: int, n_max: int) -> list[int]:
         found: list[int] = []
-        while size := profiling.next_profiling_size(
-            levels({n: [float(n)] for n in found}), n_min, n_max, 9, sizes
-        ):
+        while size := next_profiling_size(levels({n: [float(n)] for n in found}), n_min, n_max, 9, sizes):
             found.append(size)
         return found
 

@@ -15,7 +15,7 @@ from bftrainer.errors import BftrainerError, SchedulerError
 from bftrainer.model.machine import Node, NodeState, Snapshot
 from bftrainer.recording import recorder as recorder_module
 from bftrainer.recording.lines import header
-from bftrainer.recording.recorder import Recorder
+from bftrainer.recording.recorder import SiteRecorder
 from bftrainer.recording.series import Series
 from bftrainer.traces.logs import load
 from tests.support.no_nodes import NoNodes
@@ -62,13 +62,13 @@ def fine() -> None:
 
 def run(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], None], most_mb: float = 10.0
-) -> tuple[Recorder, list[str]]:
+) -> tuple[SiteRecorder, list[str]]:
     said: list[str] = []
     clock = Clock()
     monkeypatch.setattr(recorder_module, "LONGEST_S", 0.01)
     series = Series(folder, rotate_mb=1.0, most_mb=most_mb)
     machine = Machine(clock, *steps)
-    recorder = Recorder(machine, series, clock, header=HEADER, poll_s=0.01, say=said.append)
+    recorder = SiteRecorder(machine, series, clock, header=HEADER, poll_s=0.01, say=said.append)
     try:
         asyncio.run(recorder.run(machine.stop))
     finally:
@@ -123,6 +123,6 @@ def test_a_poll_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
 
     stop = asyncio.Event()
     series = Series(tmp_path, rotate_mb=1.0, most_mb=1.0)
-    recorder = Recorder(Hanging(), series, Clock(), header=HEADER, poll_s=10.0, say=print)
+    recorder = SiteRecorder(Hanging(), series, Clock(), header=HEADER, poll_s=10.0, say=print)
     asyncio.run(asyncio.wait_for(recorder.run(stop), 30))
     series.close()

@@ -32,7 +32,7 @@ from bftrainer.model.trainer import Cost, TrainerSpec, TrainerStatus
 from bftrainer.replay.calibrate import fit, history
 from bftrainer.replay.calibrate.compare import compare
 from bftrainer.replay.calibrate.history import HistoryError
-from bftrainer.replay.calibrate.memberships import Membership, speeds
+from bftrainer.replay.calibrate.memberships import PastMembership, speeds
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
 
@@ -181,10 +181,19 @@ def test_rank_0_is_followed_by_who_writes_a_checkpoint_at_once(journal: Journal)
 
 
 def test_speeds_are_of_all_samples_over_all_time(journal: Journal) -> None:
-    slow, fast = Membership(nodes=1, seconds=9.0, steps=90), Membership(nodes=1, seconds=1.0, steps=50)
-    assert speeds([slow, fast, Membership(nodes=2, seconds=2.0, steps=10)], 10.0) == ((1, 140.0), (2, 100.0))
+    slow, fast = (
+        PastMembership(nodes=1, seconds=9.0, steps=90),
+        PastMembership(nodes=1, seconds=1.0, steps=50),
+    )
+    assert speeds([slow, fast, PastMembership(nodes=2, seconds=2.0, steps=10)], 10.0) == (
+        (1, 140.0),
+        (2, 100.0),
+    )
     assert (
-        speeds([Membership(nodes=1, seconds=0.0, steps=3), Membership(nodes=2, seconds=1.0, steps=0)], 1.0)
+        speeds(
+            [PastMembership(nodes=1, seconds=0.0, steps=3), PastMembership(nodes=2, seconds=1.0, steps=0)],
+            1.0,
+        )
         == ()
     )
 
@@ -194,10 +203,27 @@ def test_words_about_an_earlier_membership_do_not_count(journal: Journal) -> Non
     before = journal.fitted()
     journal.report(12.7, 3, 2, 70, 1400)  # metrics with the figures of before
     journal.report(29.7, 5, 1, 104, 1790)  # the same, and as many nodes
-    journal.report(31.0, 5, 0, 200, 2750)  # said when it left: counted as samples, but no measurement
     (after,) = journal.fitted()
-    assert after.processed == pytest.approx(2750 + 300)
     assert replace(after, processed=0.0) == replace(before[0], processed=0.0)
+
+
+def test_a_membership_lasts_until_its_last_node_is_lost_whatever_was_kept_of_it(journal: Journal) -> None:
+    journal.run(-1.0)
+    journal.nodes(0.0, joined="a")
+    journal.submit(0.0)
+    journal.event(TrainerSubmitted(time=0.0, trainer=1, spec=SPEC), start(1, "a"))
+    journal.ready(2.0, 1, "a", regroup(2, "a"))
+    journal.joined(2.0, 2, "a", "restart", 0)
+    journal.report(3.0, 2, 1, 30, 300)  # fast at first
+    journal.nodes(12.0, left="a")  # at step 100: 40 steps had been saved
+    journal.nodes(20.0, start(3, "a"), joined="a")
+    journal.ready(22.0, 3, "a", regroup(4, "a"))
+    journal.joined(22.0, 4, "a", "restart", 40, lost_steps=60)
+    journal.event(Drain(time=32.0))
+    journal.report(35.0, 4, 0, 60, 600)  # said when it had saved, 3 s after its last step
+    (fitted,) = journal.fitted()
+    assert dict(fitted.curve) == pytest.approx({1: (1000 + 200) / (10 + 10)})
+    assert fitted.processed == pytest.approx(600 + 600)
 
 
 def test_workers_that_were_called_off_would_have_taken_longer(journal: Journal) -> None:
@@ -322,6 +348,20 @@ def test_the_engine_is_told_what_it_was_told_then(journal: Journal) -> None:
     )
     (run,) = compare(record).result.trainers.values()
     assert run.members == ("a",)  # two are slower than one: it believes that, and gives one back
+
+
+def test_a_record_with_bounds_that_were_settings_then_is_replayed(journal: Journal) -> None:
+    written(journal)
+    before = history.load(journal.folder)
+    (run,) = json.loads(journal.store.get("runs") or "")
+    for name, well in (("max_trials_at_once", True), ("max_of_another_version", False)):
+        changed = {**run, "settings": {**run["settings"], name: 256}}
+        journal.store.put("runs", json.dumps([changed]))
+        if well:
+            assert history.load(journal.folder) == before
+        else:
+            with pytest.raises(HistoryError, match=name):
+                history.load(journal.folder)
 
 
 def test_records_are_told_from_other_logs(journal: Journal, tmp_path: Path) -> None:

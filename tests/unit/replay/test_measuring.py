@@ -11,8 +11,8 @@ from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.events import Measured
 from bftrainer.model.trainer import Cost, RescaleCosts, TrainerSpec
 from bftrainer.replay import scenario
-from bftrainer.replay.clock import VirtualClock
 from bftrainer.replay.evaluate import evaluate
+from bftrainer.replay.loop import VirtualClock
 from bftrainer.replay.trainers.measuring import MOST_WINDOWS, MeasuringLauncher, hidden
 from bftrainer.replay.workload import Submission
 

@@ -23,7 +23,7 @@ from bftrainer.replay.record.data import ReportData, Stays
 from bftrainer.replay.record.recorder import Recorder
 from bftrainer.replay.record.windows import window_s
 from bftrainer.replay.report import course, drawing, report, summary, timeline
-from bftrainer.replay.report.report import Report, ReportError
+from bftrainer.replay.report.report import ReportError, ReportPage
 from bftrainer.replay.workload import Submission
 from bftrainer.traces import intervals
 from bftrainer.traces.intervals import Interval
@@ -53,11 +53,11 @@ TWO = recorded("<b>two</b> & more", jobs=1, allocator="equal")
 
 
 @pytest.fixture(scope="module")
-def made() -> Report:
+def made() -> ReportPage:
     return report.make([ONE, TWO], "Title <i>")
 
 
-def test_the_page_needs_nothing_else(made: Report) -> None:
+def test_the_page_needs_nothing_else(made: ReportPage) -> None:
     html = made.html
     assert "<script" not in html
     assert "<link" not in html
@@ -71,14 +71,14 @@ def test_the_page_needs_nothing_else(made: Report) -> None:
         assert b64decode(data).startswith(PNG)
 
 
-def test_what_users_named_is_shown_as_they_wrote_it(made: Report) -> None:
+def test_what_users_named_is_shown_as_they_wrote_it(made: ReportPage) -> None:
     html = made.html
     assert "<b>two" not in html
     assert "&lt;b&gt;two&lt;/b&gt; &amp; more" in html
     assert "<title>Title &lt;i&gt;</title>" in html
 
 
-def test_the_page_shows_what_is_asked_of_it(made: Report) -> None:
+def test_the_page_shows_what_is_asked_of_it(made: ReportPage) -> None:
     names = [picture.name for picture in made.pictures]
     assert names == [
         "efficiency",
@@ -106,7 +106,7 @@ def test_one_run_has_no_comparison() -> None:
     assert "What differs" not in made.html
 
 
-def test_the_same_records_make_the_same_page(made: Report) -> None:
+def test_the_same_records_make_the_same_page(made: ReportPage) -> None:
     assert report.make([ONE, TWO], "Title <i>") == made
 
 
@@ -245,7 +245,7 @@ def test_what_cannot_be_reported_on_is_refused(tmp_path: Path, monkeypatch: pyte
         report.read([tmp_path])
     (tmp_path / "file").write_text("")
     with pytest.raises(ReportError, match="file"):
-        report.write(Report("", ()), tmp_path / "file" / "r.html")
+        report.write(ReportPage("", ()), tmp_path / "file" / "r.html")
 
 
 def test_a_replay_without_any_node_makes_pictures() -> None:

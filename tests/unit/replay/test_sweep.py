@@ -17,8 +17,7 @@ from bftrainer.replay import scenario
 from bftrainer.replay.evaluate import evaluate
 from bftrainer.replay.scenario import ScenarioError
 from bftrainer.replay.sweep import execute, grid, sweep
-from bftrainer.replay.sweep.errors import SweepError
-from bftrainer.replay.sweep.grid import SweepRun
+from bftrainer.replay.sweep.grid import SweepError, SweepRun
 from bftrainer.replay.sweep.pool import Rows
 from bftrainer.settings.values import Settings
 

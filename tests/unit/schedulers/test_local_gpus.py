@@ -8,7 +8,7 @@ from pathlib import Path
 from bftrainer.daemon.clock import WallClock
 from bftrainer.schedulers.local.gpus import CUDA, SIMULATED, gpus_here, shared_out
 from bftrainer.schedulers.local.make import make
-from bftrainer.schedulers.shared.context import Context, Log
+from bftrainer.schedulers.shared.context import Context, PlayedLog
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
 
@@ -19,7 +19,8 @@ def test_each_node_has_gpus_of_its_own() -> None:
 
 
 def test_where_there_are_too_few_they_are_simulated() -> None:
-    assert shared_out({"a", "b"}, 2, ["0", "1", "2"]) == {n: {SIMULATED: "0,1"} for n in "ab"}
+    found = shared_out({"a", "b"}, 2, ["0", "1", "2"])
+    assert found == {n: {SIMULATED: "0,1", CUDA: "", "HIP_VISIBLE_DEVICES": ""} for n in "ab"}, "on the CPU"
 
 
 def test_nodes_have_none_unless_they_are_asked_for() -> None:
@@ -35,7 +36,7 @@ def test_the_gpus_of_this_machine(tmp_path: Path) -> None:
 
 
 def test_a_poll_shows_how_many_each_node_has(tmp_path: Path) -> None:
-    log = Log(path=None, nodes=2, speed=1.0, seed=0, begin=None, gpus=3)
+    log = PlayedLog(path=None, nodes=2, speed=1.0, seed=0, begin=None, gpus=3)
 
     async def polled(own: Settings) -> set[int]:
         store = SqlStore(tmp_path / "store.db")

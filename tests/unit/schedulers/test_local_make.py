@@ -8,7 +8,7 @@ import pytest
 
 from bftrainer.daemon.clock import WallClock
 from bftrainer.schedulers.local.make import PLAYED, make
-from bftrainer.schedulers.shared.context import Context, Log
+from bftrainer.schedulers.shared.context import Context, PlayedLog
 from bftrainer.store.sql import SqlStore
 from tests.support.nodes_world import settings_in
 
@@ -23,7 +23,7 @@ def made(tmp_path: Path, remembered: str | None) -> tuple[str | None, list[str]]
             settings=settings_in(tmp_path),
             store=store,
             clock=WallClock(),
-            log=Log(path=None, nodes=2, speed=1.0, seed=0, begin=None),
+            log=PlayedLog(path=None, nodes=2, speed=1.0, seed=0, begin=None),
             agents_at="/nowhere",
             say=told.append,
         )

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.daemon.compose import compose
+from bftrainer.daemon.process.compose import compose
 from bftrainer.errors import BftrainerError
 from bftrainer.model.events import NodesChanged
 from bftrainer.schedulers.local.gpus import CUDA, one_by_one
 from bftrainer.schedulers.local.make import gpus_shared, read
-from bftrainer.schedulers.shared.context import Log
+from bftrainer.schedulers.shared.context import PlayedLog
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
 
-GENERATED = Log(path=None, nodes=2, speed=1.0, seed=0, begin=None, gpus=2)
+GENERATED = PlayedLog(path=None, nodes=2, speed=1.0, seed=0, begin=None, gpus=2)
 
 
 def test_each_gpu_has_one_of_its_nodes_devices() -> None:
@@ -34,7 +34,7 @@ def test_nodes_of_a_generated_log_come_and_go_with_their_gpus() -> None:
 def test_a_log_may_name_gpus_and_nodes(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text("idle_start,idle_end,node\n0,10,a:1\n0,5,b\n0,5,c\n")
-    names, _, _, changes = read(Log(path=log, nodes=2, speed=1.0, seed=0, begin=None), 2)
+    names, _, _, changes = read(PlayedLog(path=log, nodes=2, speed=1.0, seed=0, begin=None), 2)
     assert names == {"a:1", "b:0", "b:1"}, "of the first two nodes"
     assert list(changes)[1] == NodesChanged(time=5.0, left=frozenset({"b:0", "b:1"}), reason="log")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from bftrainer.errors import NoRoomError, SchedulerError
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.machine import Pilot
+from bftrainer.schedulers.local import scheduler as local
 from bftrainer.schedulers.local.scheduler import LocalScheduler, Playback
 from tests.support.waiting import until_true
 
@@ -128,5 +130,27 @@ def test_a_thread_that_cannot_be_had_is_a_failure_of_the_scheduler(
         answer(tmp_path)
         with pytest.raises(NoRoomError):  # the other one of this name
             await starting
+
+    story(tmp_path, scenario)
+
+
+def test_nothing_waits_while_a_pilots_processes_are_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking, go = threading.Event(), threading.Event()
+
+    def below(leader: int) -> set[int]:
+        looking.set()
+        assert go.wait(10), "the event loop waits"
+        return set()
+
+    async def scenario(scheduler: LocalScheduler, clock: Clock, starting: asyncio.Task[None]) -> None:
+        answer(tmp_path)
+        await starting
+        monkeypatch.setattr(local, "_below", below)
+        cancelling = asyncio.create_task(scheduler.cancel([PILOT]))
+        await until_true(looking.is_set)
+        go.set()
+        await cancelling
 
     story(tmp_path, scenario)

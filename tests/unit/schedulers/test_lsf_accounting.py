@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.schedulers.lsf import ask
-from bftrainer.schedulers.lsf.accounting import count, of_bacct, of_bjobs
-from bftrainer.schedulers.lsf.ask import Scope
+from bftrainer.schedulers.lsf import commands
+from bftrainer.schedulers.lsf.check.accounting import count, of_bacct, of_bjobs
+from bftrainer.schedulers.lsf.commands import Scope
 from bftrainer.schedulers.lsf.questions import Questions
 from bftrainer.schedulers.shared.text import TextError
 from lsf.emulator import sites
@@ -75,7 +75,7 @@ def test_an_emulated_lsf_has_each_job_once() -> None:
     desk.cluster.advance(desk.now)
     for job in list(desk.cluster.state.jobs.values())[1:]:
         desk.cluster.exited(job, 0, 0, NOW - 1740)
-    fields = " ".join(ask.JOB_FIELDS) + " delimiter='^'"
+    fields = " ".join(commands.JOB_FIELDS) + " delimiter='^'"
     shown = desk.ask("bjobs", "-a", "-u", "all", "-o", fields).out
     said = desk.ask("bacct", "-l", "-u", "all", "-D", "2026/10/08/17:00,2026/10/08/18:01").out
     assert of_bacct(said, NOW - 3600, NOW) == {"102"}  # main job 101 runs

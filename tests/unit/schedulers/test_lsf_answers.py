@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.schedulers.lsf import answers, queues_text
+from bftrainer.schedulers.lsf import answers
 from bftrainer.schedulers.lsf.answers import Killed
 from bftrainer.schedulers.lsf.rows import QueueRow
+from bftrainer.schedulers.lsf.text import queues_text
 from bftrainer.schedulers.shared.text import TextError
 from tests.support.lsf_samples import sample
 
@@ -119,7 +120,7 @@ def test_which_lsf_it_is() -> None:
         "IBM Spectrum LSF Standard 10.1.0.13, Apr 15 2022\n\nMy cluster name is summit\n"
         "My management host name is batch1\n"
     )
-    assert found == queues_text.Identity("10.1.0.13", "summit", "batch1")
+    assert found == queues_text.LsfIdentity("10.1.0.13", "summit", "batch1")
     found = queues_text.identity(sample("lsid.txt"))
     assert (found.version, found.cluster) == ("10.1.0.15", "test-cluster")
     assert found.master.startswith("ip-")

@@ -29,14 +29,16 @@ ANSWERS = {
 DOWN = "echo 'LSF is down. Please wait ...' >&2; sleep 60"
 
 
-def scheduler(folder: Path, *, gpus: bool = False, **answers: str) -> LsfScheduler:
+def scheduler(
+    folder: Path, *, gpus: bool = False, exec_prefix: tuple[str, ...] = (), **answers: str
+) -> LsfScheduler:
     commands = folder / "bin"
     commands.mkdir(exist_ok=True)
     for name, body in {**ANSWERS, **answers}.items():
         path = commands / name
         path.write_text(f"#!/bin/sh\n{body}\n")
         path.chmod(0o755)
-    return lsf_scheduler(folder, commands, os.environ, gpus=gpus)
+    return lsf_scheduler(folder, commands, os.environ, gpus=gpus, exec_prefix=exec_prefix)
 
 
 def run(made: LsfScheduler, story: Callable[[LsfScheduler], Coroutine[Any, Any, Any]]) -> Any:
@@ -133,6 +135,22 @@ def test_a_pilot_is_told_and_then_killed(tmp_path: Path, monkeypatch: pytest.Mon
     body = f'echo "$@" >> {calls}; echo "Job <12> is being terminated"'
     run(scheduler(tmp_path, bsub=bsub, bkill=body), story)
     assert calls.read_text().splitlines() == ["-s TERM 12", "12", "-s KILL 12"]
+
+
+def test_no_job_is_ended_because_its_users_bsub_has_printed_that_number(tmp_path: Path) -> None:
+    """A user may write into what runs as it: 12 is another user's main job."""
+    calls = tmp_path / "calls"
+    pilot = Pilot(tag=PILOT.tag, node="a", user="ann")
+
+    async def story(made: LsfScheduler) -> None:
+        await made.poll()
+        await made.submit(pilot, "secret")
+        await made.cancel([pilot])
+
+    bsub = "cat > /dev/null; echo 'Job <12> is submitted to queue <killable>.'"
+    prefix = ("env", "USER={user}")
+    run(scheduler(tmp_path, exec_prefix=prefix, bsub=bsub, bkill=f'echo "$@" >> {calls}'), story)
+    assert not calls.exists()
 
 
 @pytest.mark.parametrize(

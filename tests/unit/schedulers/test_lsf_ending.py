@@ -12,9 +12,9 @@ import pytest
 
 from bftrainer.errors import SchedulerError
 from bftrainer.schedulers.lsf import ending as ending_module
-from bftrainer.schedulers.lsf.ending import Ending
-from bftrainer.schedulers.shared.command import Output
-from bftrainer.schedulers.shared.hedge import HELD_UP
+from bftrainer.schedulers.lsf.ending import LsfJobEnder
+from bftrainer.schedulers.shared.cancelling import HELD_UP
+from bftrainer.schedulers.shared.command import CommandOutput
 from lsf.emulator import sites
 from lsf.emulator.core.effects import Signal
 from tests.support.lsf_questions import Desk
@@ -29,24 +29,26 @@ class Account:
         self.desk = Desk(replace(site, queues=queues))
         self.ran: list[tuple[str, ...]] = []
         self.down = False
-        self.instead: Output | None = None  # of what the emulated LSF answers
+        self.instead: CommandOutput | None = None  # of what the emulated LSF answers
         self.spoilt: list[str] = []  # what the user does to the next commands that run as it
-        self.ending = Ending(self.run, lambda user, words: ["sudo", user, *words] if user else list(words))
+        self.ending = LsfJobEnder(
+            self.run, lambda user, words: ["sudo", user, *words] if user else list(words)
+        )
 
-    async def run(self, words: Sequence[str]) -> Output:
+    async def run(self, words: Sequence[str]) -> CommandOutput:
         self.ran.append(tuple(words))
         if words[0] == "sudo" and self.spoilt:
             how = self.spoilt.pop(0)
             if how == "stopped":
                 await asyncio.sleep(3600.0)
-            return Output(-9 if how == "killed" else 137, b"", "")
+            return CommandOutput(-9 if how == "killed" else 137, b"", "")
         if self.down:
             raise SchedulerError("LSF does not answer")
         if self.instead is not None:
             return self.instead
         user, rest = ("bft", words) if words[0] != "sudo" else (words[1], words[2:])
         said = self.desk.ask(*rest, user=user, uid=1000)
-        return Output(said.code, said.out.encode(), said.err)
+        return CommandOutput(said.code, said.out.encode(), said.err)
 
     def job(self) -> str:
         made = self.desk.submit("-n", "42", "sleep", "600", user="alice", uid=1001)
@@ -94,7 +96,7 @@ def test_an_lsf_that_is_down_says_nothing_of_what_we_may_do() -> None:
 def test_another_refusal_than_that_of_permission_says_nothing_of_what_we_may_do() -> None:
     account = Account("bft")
     job = account.job()
-    account.instead = Output(255, b"", f"Job <{job}>: Operation is in progress\n")
+    account.instead = CommandOutput(255, b"", f"Job <{job}>: Operation is in progress\n")
     assert "Operation is in progress" in account.end(job)
     account.instead = None
     assert account.end(job) == "" and account.ending.own

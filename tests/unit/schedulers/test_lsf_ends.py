@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.schedulers.lsf import ends
-from bftrainer.schedulers.lsf.rows import End, EndKind
+from bftrainer.schedulers.lsf.rows import EndKind, LsfJobEnd
+from bftrainer.schedulers.lsf.text import ends
 from bftrainer.schedulers.shared.text import TextError
 from tests.support.lsf_samples import sample
 
@@ -70,17 +70,17 @@ def test_the_last_run_of_a_requeued_job_counts() -> None:
     head = "Job <7>, User <u>\n"
     assert ends.history(head + once)["7"].kind is EndKind.KILLED
     assert ends.history(head + once + again) == {}
-    assert ends.history(head + once + again + done) == {"7": End(EndKind.DONE, 0)}
+    assert ends.history(head + once + again + done) == {"7": LsfJobEnd(EndKind.DONE, 0)}
 
 
 def test_a_real_end_at_the_run_limit() -> None:
     found = ends.history(sample("bhist_l_runlimit.txt"))
     words = "TERM_RUNLIMIT: job killed after reaching LSF run time limit"
-    assert found == {"2211": End(EndKind.LIMIT, 140, words)}
+    assert found == {"2211": LsfJobEnd(EndKind.LIMIT, 140, words)}
 
 
 def test_what_is_no_answer_of_bjobs_says_nothing_of_ends() -> None:
-    assert ends.of_jobs(["1"], "Job <1> is not found\n", "") == {"1": End(EndKind.VANISHED)}
+    assert ends.of_jobs(["1"], "Job <1> is not found\n", "") == {"1": LsfJobEnd(EndKind.VANISHED)}
     with pytest.raises(TextError):
         ends.ends("")
 

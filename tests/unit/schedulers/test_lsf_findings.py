@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bftrainer.model.finding import Finding, Level
-from bftrainer.schedulers.lsf import findings
-from bftrainer.schedulers.lsf.queues_text import Identity
-from bftrainer.schedulers.lsf.rows import HostRow, JobRow, QueueRow, Window
+from bftrainer.schedulers.lsf.check import findings
+from bftrainer.schedulers.lsf.rows import BackfillWindow, HostRow, LsfJobRow, QueueRow
+from bftrainer.schedulers.lsf.text.queues_text import LsfIdentity
 
 NOW = 1e9
 LAUNCH = ("batch*",)
@@ -17,7 +17,7 @@ HOSTS = {
     "b": HostRow("b", "ok", 42, 0),
     "batch1": HostRow("batch1", "ok", 8, 1),
 }
-JOB = JobRow("7", "RUN", "u", "batch", 43, (("batch1", 1), ("a", 42)), NOW - 9, NOW - 5)
+JOB = LsfJobRow("7", "RUN", "u", "batch", 43, (("batch1", 1), ("a", 42)), NOW - 9, NOW - 5)
 
 
 def bad(found: Sequence[Finding]) -> list[str]:
@@ -25,11 +25,11 @@ def bad(found: Sequence[Finding]) -> list[str]:
 
 
 def test_a_site_as_we_expect_it() -> None:
-    assert bad([findings.version_finding(Identity("10.1.0.13", "summit", "m"))]) == []
+    assert bad([findings.version_finding(LsfIdentity("10.1.0.13", "summit", "m"))]) == []
     assert bad(findings.host_findings(HOSTS, LAUNCH)) == []
     assert bad(findings.job_findings([JOB], HOSTS, LAUNCH, 1, NOW)) == []
     assert bad(findings.job_findings([], {"b": HOSTS["b"]}, LAUNCH, 1, NOW)) == [], "a machine without jobs"
-    assert bad(findings.window_findings((Window(42, 60.0),), HOSTS)) == []
+    assert bad(findings.window_findings((BackfillWindow(42, 60.0),), HOSTS)) == []
     queues = {"low": QueueRow("low", 1, True, True), "high": QueueRow("high", 9, True, True)}
     assert bad(findings.queue_findings(queues, "low")) == []
     for said in ("PREEMPTABLE[high]", "PREEMPTIVE[low]", "PREEMPTIVE BACKFILL"):
@@ -46,14 +46,14 @@ def test_what_was_understood_is_said() -> None:
         "1 jobs (1 RUN) of 1 users; times with seconds"
         in findings.job_findings([JOB], HOSTS, LAUNCH, 1, NOW)[0].found
     )
-    (told,) = findings.window_findings((Window(42, float("inf")),), HOSTS, "bslots -l")
+    (told,) = findings.window_findings((BackfillWindow(42, float("inf")),), HOSTS, "bslots -l")
     assert told.check == "lsf bslots -l"
     assert "42 slots for ever" in told.found
 
 
 def test_an_old_lsf() -> None:
-    assert bad([findings.version_finding(Identity("9.1.2", "c", ""))])
-    assert bad([findings.version_finding(Identity("", "c", ""))])
+    assert bad([findings.version_finding(LsfIdentity("9.1.2", "c", ""))])
+    assert bad([findings.version_finding(LsfIdentity("", "c", ""))])
 
 
 def test_hosts_that_are_not_as_we_assume() -> None:
@@ -63,11 +63,13 @@ def test_hosts_that_are_not_as_we_assume() -> None:
     assert "without a reason" in told(HostRow("c", "closed", 42, 0))
     assert "unknown statuses: closed_New" in told(HostRow("c", "closed_New", 42, 0))
     assert "differ in their slots" in told(HostRow("c", "ok", 8, 0))
-    assert "no limit of slots" in told(HostRow("c", "ok", 0, 0))
+    assert "1 hosts have no limit of slots" in told(HostRow("c", "ok", 0, 0, limited=False))
+    management = HostRow("c", "closed_Full", 0, 0)
+    assert told(management).count("\n") == told(HostRow("c", "ok", 42, 0)).count("\n"), "nothing odd about it"
 
 
 def test_jobs_that_do_not_agree_with_hosts() -> None:
-    def told(*jobs: JobRow, launch_slots: int = 1) -> str:
+    def told(*jobs: LsfJobRow, launch_slots: int = 1) -> str:
         return " ".join(bad(findings.job_findings(jobs, HOSTS, LAUNCH, launch_slots, NOW)))
 
     assert "hosts that bhosts does not show: login9" in told(replace(JOB, hosts=(("login9", 1), ("a", 42))))

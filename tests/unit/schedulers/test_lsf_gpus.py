@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.schedulers.lsf.findings import gpu_findings, preempted_gpus
-from bftrainer.schedulers.lsf.gpus_text import gpus
+from bftrainer.schedulers.lsf.check.findings import gpu_findings, preempted_gpus
 from bftrainer.schedulers.lsf.make import TEMPLATES
 from bftrainer.schedulers.lsf.pilot import command
 from bftrainer.schedulers.lsf.rows import Gpus
+from bftrainer.schedulers.lsf.text.gpus_text import gpus
 from bftrainer.schedulers.lsf.view import Shown, interpret
-from bftrainer.schedulers.shared import templates
-from bftrainer.schedulers.shared.template import Template
+from bftrainer.schedulers.shared import pilot_job
+from bftrainer.schedulers.shared.pilot_job import Template
 from bftrainer.schedulers.shared.text import TextError
 from tests.unit.schedulers.test_lsf_pilot import JOB, PILOT, options
 from tests.unit.schedulers.test_lsf_view import NOW, OURS, host
@@ -80,7 +80,7 @@ def test_pilots_of_plain_lsf_ask_for_all_gpus_of_their_host() -> None:
 
 @pytest.mark.parametrize("mode", ["easy", "expert"])
 def test_pilots_of_summit_get_all_gpus_in_one_resource_set(mode: str) -> None:
-    job = replace(JOB, submission=mode, template=Template(templates.find(TEMPLATES[mode])))
+    job = replace(JOB, submission=mode, template=Template(pilot_job.find(TEMPLATES[mode])))
     assert "-gpu" not in command(job, PILOT, 42, None, gpus=6)
     assert "jsrun -n1 -r1 -a1 -c42 -g6 -bnone" in job.script(PILOT, slots="42", gpus="6")
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.schedulers.lsf import hosts_text, tables
-from bftrainer.schedulers.lsf.rows import HostRow, Window
+from bftrainer.schedulers.lsf.rows import BackfillWindow, HostRow
+from bftrainer.schedulers.lsf.text import hosts_text, tables
 from bftrainer.schedulers.shared.text import TextError
 from tests.support.lsf_samples import sample
 
@@ -41,7 +41,7 @@ JSON = """{
   ]
 }
 """
-BOTH = {"c1": HostRow("c1", "closed_Full", 42, 0, 42), "c2": HostRow("c2", "ok", 0, 3)}
+BOTH = {"c1": HostRow("c1", "closed_Full", 42, 0, 42), "c2": HostRow("c2", "ok", 0, 3, limited=False)}
 
 
 def test_hosts_in_each_form() -> None:
@@ -63,9 +63,6 @@ def test_hosts_of_real_commands() -> None:
     assert hosts_text.hosts(sample("bhosts_default.txt")) == {name: HostRow(name, "ok", 4, 0)}
     full = HostRow("ip-10-30-9-105", "closed_Full", 4, 4)
     assert hosts_text.hosts(sample("bhosts_json.json")) == {full.name: full}
-    assert hosts_text.long_hosts(sample("bhosts_l_ibm.txt")) == {
-        "hostB": HostRow("hostB", "closed_Adm", 55, 2)
-    }
     (row,) = tables.records(sample("bhosts_o_delim.txt"), delimiter="|")
     assert (row["HOST_NAME"], row["STATUS"], row["JL_U"], row["MAX"]) == (
         "ip-11-21-111-198..ec2.internal",
@@ -85,8 +82,6 @@ def test_a_machine_is_never_taken_to_be_empty() -> None:
     ):
         with pytest.raises(TextError):
             hosts_text.hosts(text)
-    with pytest.raises(TextError):
-        hosts_text.long_hosts("no such host")
 
 
 def test_one_host_without_numbers_does_not_hide_the_others() -> None:
@@ -96,7 +91,7 @@ def test_one_host_without_numbers_does_not_hide_the_others() -> None:
 
 def test_windows() -> None:
     assert hosts_text.windows("SLOTS          RUNTIME\n42             1 hours 0 minutes 5 seconds\n") == (
-        Window(42, 3605.0),
+        BackfillWindow(42, 3605.0),
     )
     assert hosts_text.windows("No backfill window exists at this time\n") == ()
     assert hosts_text.windows("No backfill window meets the requirements\n") == ()
@@ -107,9 +102,9 @@ def test_windows() -> None:
 
 def test_windows_of_real_commands() -> None:
     summit = sample("bslots_summit.txt").split("\n\n")
-    assert hosts_text.windows(summit[0]) == (Window(42, 92571.0), Window(27384, 4310.0))
-    assert hosts_text.windows(summit[1]) == (Window(127764, 1375.0),)
-    assert hosts_text.windows(sample("bslots_unlimited.txt")) == (Window(2, inf),)
+    assert hosts_text.windows(summit[0]) == (BackfillWindow(42, 92571.0), BackfillWindow(27384, 4310.0))
+    assert hosts_text.windows(summit[1]) == (BackfillWindow(127764, 1375.0),)
+    assert hosts_text.windows(sample("bslots_unlimited.txt")) == (BackfillWindow(2, inf),)
     (window,) = hosts_text.windows(sample("bslots_l_wrapped_cosma.txt"))
     assert (window.slots, window.length_s) == (70, 23820.0)
     assert sum(window.hosts.values()) == 70
@@ -118,7 +113,10 @@ def test_windows_of_real_commands() -> None:
 
 def test_the_long_form_may_have_several_windows_and_long_lists() -> None:
     text = "SLOTS: 3\nRUNTIME: UNLIMITED\nHOSTS: 1*a\n  2*b\n\nSLOTS: 4\nRUNTIME: 9 seconds\nHOSTS: 4*c\n"
-    assert hosts_text.windows(text) == (Window(3, inf, {"a": 1, "b": 2}), Window(4, 9.0, {"c": 4}))
+    assert hosts_text.windows(text) == (
+        BackfillWindow(3, inf, {"a": 1, "b": 2}),
+        BackfillWindow(4, 9.0, {"c": 4}),
+    )
     with pytest.raises(TextError):
         hosts_text.windows("SLOTS: 3\nHOSTS: 3*a\n")
 
@@ -131,7 +129,7 @@ def test_real_loads() -> None:
 
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    for read in (hosts_text.hosts, hosts_text.long_hosts, hosts_text.windows, hosts_text.loads):
+    for read in (hosts_text.hosts, hosts_text.windows, hosts_text.loads):
         for given_text in (text, JSON[:200] + text, "SLOTS RUNTIME\n" + text, "SLOTS: " + text):
             with contextlib.suppress(TextError):
                 read(given_text)

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.schedulers.lsf import jobs_text, tables, values
-from bftrainer.schedulers.lsf.rows import Plan
+from bftrainer.schedulers.lsf import values
+from bftrainer.schedulers.lsf.rows import PlannedStart
+from bftrainer.schedulers.lsf.text import jobs_text, tables
 from bftrainer.schedulers.shared.text import TextError
 from tests.support.lsf_samples import sample
 
@@ -89,6 +90,17 @@ def test_a_name_that_breaks_the_json_hides_no_other_job() -> None:
         assert [job.id for job in jobs_text.jobs(text, "", NOW)] == ["7", "8"], name
 
 
+@pytest.mark.parametrize(
+    "user", [r"EXAMPLE\alice", r"EXAMPLE\bob", r"EXAMPLE\nadia", r"EXAMPLE\ursula", "eve@ad.example.org"]
+)
+def test_a_user_of_a_domain_keeps_its_name_however_the_json_has_its_backslash(user: str) -> None:
+    good = envelope(record(USER=user))
+    bare = envelope(record(USER="NAME")).replace("NAME", user)
+    broken = envelope(record(USER=user, JOB_NAME="TITLE")).replace("TITLE", 'say "hi"')
+    for text in (good, bare, broken):
+        assert [job.user for job in jobs_text.jobs(text, "", NOW)] == [user]
+
+
 def test_a_made_up_record_counts_for_nothing() -> None:
     """A name with an end of line could close its record; what it adds has some value twice, or lacks one."""
     made_up = 'x"\n    "JOBID":"1",\n    "STAT":"RUN'
@@ -115,7 +127,6 @@ def test_jobs_of_real_commands() -> None:
     )
     assert job.name == "/eng/tools/cm/bin/BHstart --BHbld_sys lnx86_64_opt"
     first, second = tables.records(sample("bjobs_o_delim.txt"), delimiter="|")
-    assert values.ran_s(first["RUN_TIME"]) == 79.0
     assert values.left_s(first["TIME_LEFT"]) == 60.0
     assert first["%COMPLETE"] == "22.00% L"
     assert (second["STAT"], second["EXEC_HOST"]) == ("PEND", "")
@@ -159,14 +170,14 @@ def test_jobstat_with_empty_lists() -> None:
 
 def test_real_plans() -> None:
     first, second = jobs_text.plans(sample("lsb.allocation.plan.json"))
-    assert first == Plan("172024", 1522351070.0, 1522351670.0, {"host0": 23})
+    assert first == PlannedStart("172024", 1522351070.0, 1522351670.0, {"host0": 23})
     assert second.job == "172025"
 
 
 def test_plans_that_cannot_be_read_are_left_out() -> None:
     good = {"JOB_ID": "c@1", "START_TIME": "5", "FINISH_TIME": "9", "ALLOC": [{"HOST": "a", "RSRC": []}, "x"]}
     text = json.dumps({"PLANS": [good, {}, "x", {**good, "START_TIME": None}]})
-    assert jobs_text.plans(text) == (Plan("1", 5.0, 9.0, {"a": 0}),)
+    assert jobs_text.plans(text) == (PlannedStart("1", 5.0, 9.0, {"a": 0}),)
     for broken in ("", "[]", "{}", '{"PLANS":3}', "[" * 100_000):
         with pytest.raises(TextError):
             jobs_text.plans(broken)

@@ -12,19 +12,19 @@ import pytest
 
 from bftrainer.errors import NoRoomError, SchedulerError
 from bftrainer.model.machine import Pilot
-from bftrainer.schedulers.lsf import ask
+from bftrainer.schedulers.lsf import commands
 from bftrainer.schedulers.lsf.command import environment
 from bftrainer.schedulers.lsf.make import TEMPLATES
 from bftrainer.schedulers.lsf.pilot import START_S, LsfPilotJob, Named, command, failure, named, secretly
-from bftrainer.schedulers.lsf.rows import End, EndKind
-from bftrainer.schedulers.shared import templates
-from bftrainer.schedulers.shared.template import Template
+from bftrainer.schedulers.lsf.rows import EndKind, LsfJobEnd
+from bftrainer.schedulers.shared import pilot_job
+from bftrainer.schedulers.shared.pilot_job import Template
 
 TAG = "0123abcd" * 4
 PILOT = Pilot(tag=TAG, node="a01n10")
 JOB = LsfPilotJob(
     instance="0a1b2c3d",
-    template=Template(templates.find("lsf-pilot.sh.j2")),
+    template=Template(pilot_job.find("lsf-pilot.sh.j2")),
     python="/opt/py thon/bin/python",
     daemon="10.0.0.1:4000",
     orphan_s=60.0,
@@ -100,7 +100,7 @@ def test_the_agent_gets_the_secret_on_its_standard_input_only(name: str, tmp_pat
     jsrun.write_text('#!/bin/sh\nwhile [ "$1" != sh ]; do shift; done\nexec "$@"\n')
     for path in (python, jsrun):
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    job = replace(JOB, template=Template(templates.find(name)), python=str(python))
+    job = replace(JOB, template=Template(pilot_job.find(name)), python=str(python))
     text = job.script(PILOT, slots="1", gpus="0")
     assert "s3cr$t" not in text
     environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **secretly("s3cr$t `x`")}
@@ -108,22 +108,24 @@ def test_the_agent_gets_the_secret_on_its_standard_input_only(name: str, tmp_pat
     subprocess.run(["sh"], input=text, env=environ, text=True, check=True, timeout=20)
     first, second, *rest = told.read_text().splitlines()
     node = "b02n01" if name.startswith("summit") else "a01n10"
-    assert first == (f"-m bftrainer.agent --node {node} --tag {TAG} --daemon 10.0.0.1:4000 --orphan-s 60")
+    assert first == (f"-P -m bftrainer.agent --node {node} --tag {TAG} --daemon 10.0.0.1:4000 --orphan-s 60")
     assert second == "s3cr$t `x`"
     assert rest and not any("s3cr" in line for line in rest)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in EndKind if kind is not EndKind.FAILED])
 def test_most_ends_are_no_failures(kind: EndKind) -> None:
-    assert failure(JOB, PILOT, End(kind, 137, "x")) == ""
+    assert failure(JOB, PILOT, LsfJobEnd(kind, 137, "x")) == ""
 
 
 def test_failures_say_where_to_look() -> None:
-    assert "there is no /opt/py thon/bin/python on a01n10" in failure(JOB, PILOT, End(EndKind.FAILED, 127))
-    said = failure(JOB, PILOT, End(EndKind.FAILED, 1, ""))
+    assert "there is no /opt/py thon/bin/python on a01n10" in failure(
+        JOB, PILOT, LsfJobEnd(EndKind.FAILED, 127)
+    )
+    said = failure(JOB, PILOT, LsfJobEnd(EndKind.FAILED, 1, ""))
     assert said == "its job failed: exit code 1; see /state/50%/logs/agent-a01n10.log"
     assert "try there, as ann" in failure(
-        JOB, replace(PILOT, user="ann"), End(EndKind.FAILED, 1, "TERM_X: y")
+        JOB, replace(PILOT, user="ann"), LsfJobEnd(EndKind.FAILED, 1, "TERM_X: y")
     )
 
 
@@ -133,10 +135,10 @@ def test_the_environment_of_commands() -> None:
 
 
 def test_questions_name_their_fields() -> None:
-    scope = ask.Scope("select[CN]", ("rack1",), ask.Form.DELIMITED)
-    assert ask.hosts(scope) == [
+    scope = commands.Scope("select[CN]", ("rack1",), commands.Form.DELIMITED)
+    assert commands.hosts(scope) == [
         *("bhosts", "-X", "-R", "select[CN]"),
         *("-o", "host_name status max njobs run ssusp ususp rsv delimiter='^'", "rack1"),
     ]
-    assert ask.jobs(ask.Form.JSON)[-1] == "-json"
-    assert ask.end(["1", "2"], "TERM") == ["bkill", "-s", "TERM", "1", "2"]
+    assert commands.jobs(commands.Form.JSON)[-1] == "-json"
+    assert commands.end(["1", "2"], "TERM") == ["bkill", "-s", "TERM", "1", "2"]

@@ -14,14 +14,16 @@ import pytest
 from bftrainer.errors import BftrainerError, NoRoomError, SchedulerError
 from bftrainer.model.machine import Claim, Node, Pilot
 from bftrainer.nodes import vacate
-from bftrainer.schedulers.lsf import places
-from bftrainer.schedulers.lsf.findings import single_gpus
+from bftrainer.schedulers.lsf.check.findings import single_gpus
+from bftrainer.schedulers.lsf.check.single_gpus import why_not
 from bftrainer.schedulers.lsf.make import make, observer
 from bftrainer.schedulers.lsf.pilot import Named, command, name_of, named
-from bftrainer.schedulers.lsf.rows import Gpus, HostRow, JobRow
-from bftrainer.schedulers.lsf.single_gpus import why_not
-from bftrainer.schedulers.lsf.view import Shown, View, interpret
-from bftrainer.schedulers.shared.patience import Known
+from bftrainer.schedulers.lsf.queue import places
+from bftrainer.schedulers.lsf.rows import Gpus, HostRow, LsfJobRow
+from bftrainer.schedulers.lsf.view import LsfView, Shown, interpret
+from bftrainer.schedulers.shared import pilot_job
+from bftrainer.schedulers.shared.claims import Known
+from bftrainer.schedulers.shared.pilot_job import Template
 from bftrainer.settings.values import Settings
 from tests.support.lsf_schedulers import Clock
 from tests.unit.schedulers.test_lsf_commands import ANSWERS, polled, scheduler
@@ -34,7 +36,7 @@ A, B = ([f"{name}:{number}" for number in range(4)] for name in "ab")
 TAGS = {gpu: digit * 32 for gpu, digit in zip((*A, *B), "01234567", strict=True)}
 
 
-def own(gpu: str, state: str = "RUN", **more: object) -> JobRow:
+def own(gpu: str, state: str = "RUN", **more: object) -> LsfJobRow:
     """A pilot of one GPU, with a quarter of its host's 42 slots."""
     name = name_of("0a1b2c3d", Pilot(tag=TAGS[gpu], node=gpu))
     where = () if state == "PEND" else ((gpu[0], places.slots_of(42, 4, gpu)),)
@@ -43,8 +45,8 @@ def own(gpu: str, state: str = "RUN", **more: object) -> JobRow:
 
 
 def look(
-    hosts: list[HostRow], *jobs: JobRow, known: Known | None = None, kept: dict[str, str] | None = None
-) -> View:
+    hosts: list[HostRow], *jobs: LsfJobRow, known: Known | None = None, kept: dict[str, str] | None = None
+) -> LsfView:
     rows = {row.name: row for row in hosts}
     shown = Shown(rows, jobs, QUEUES, gpus={"a": Gpus(4, "V100"), "b": Gpus(4, "V100")})
     return interpret(shown, SINGLE, now=NOW, known=known, kept=kept)
@@ -54,11 +56,11 @@ def full(name: str) -> HostRow:
     return host(name, "closed_Full", 42)
 
 
-def why(view: View) -> dict[str, str]:
+def why(view: LsfView) -> dict[str, str]:
     return {node.name: node.why for node in view.snapshot.nodes}
 
 
-def claimed(view: View) -> dict[str, list[str]]:
+def claimed(view: LsfView) -> dict[str, list[str]]:
     """Main job -> the GPUs that it costs us; each is claimed for itself."""
     found: dict[str, list[str]] = {}
     for claim in view.snapshot.claims:
@@ -261,10 +263,12 @@ TWO = "printf 'HOST_NAME GPU_ID MODEL\\na 0 V100\\n  1 V100\\n'"
 def test_a_poll_shows_gpus_and_a_pilot_gets_what_it_showed(tmp_path: Path) -> None:
     both = f'case "$*" in *-gpu*) {TWO};; *) {ANSWERS["bhosts"]};; esac'
     made = scheduler(tmp_path, gpus=True, bhosts=both)
+    made._job = replace(made._job, template=Template(pilot_job.find("lsf-pilot.sh.j2")))
 
     async def story() -> tuple[tuple[Node, ...], list[str]]:
         nodes = (await made.poll()).nodes
-        words, _, _ = made.request(Pilot(tag="0" * 32, node="a:1"), "secret")
+        words, _, script = made.request(Pilot(tag="0" * 32, node="a:1"), "secret")
+        assert "* 500 / 1000" in script and "OMP_NUM_THREADS" in script, "of the host's cores the half"
         with pytest.raises(NoRoomError, match="a:2: no such GPU"):
             made.request(Pilot(tag="0" * 32, node="a:2"), "secret")
         await made.close()

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.model.machine import Claim, Pilot
-from bftrainer.schedulers.lsf import holes, queue
-from bftrainer.schedulers.lsf.gaps import MISSES, Gaps
-from bftrainer.schedulers.lsf.rows import HostRow, JobRow, Plan, QueueRow, Window
-from bftrainer.schedulers.lsf.view import Ours, Shown, View, interpret
-from bftrainer.schedulers.shared.patience import Known
+from bftrainer.model.machine import Claim, NodeState, Pilot
+from bftrainer.schedulers.lsf.queue import backfill_windows, claims
+from bftrainer.schedulers.lsf.rows import BackfillWindow, HostRow, LsfJobRow, PlannedStart, QueueRow
+from bftrainer.schedulers.lsf.scheduler import MISSES, Gaps
+from bftrainer.schedulers.lsf.view import LsfOwnJobs, LsfView, Shown, interpret
+from bftrainer.schedulers.shared.claims import Known
 
 NOW = 1e9
 TAG = "0123abcd" * 4
-OURS = Ours("0a1b2c3d", "bft", frozenset({"bft"}), launch=("batch*",), launch_slots=1)
+OURS = LsfOwnJobs("0a1b2c3d", "bft", frozenset({"bft"}), launch=("batch*",), launch_slots=1)
 QUEUES = {"batch": QueueRow("batch", 50, True, True), "killable": QueueRow("killable", 10, True, True)}
 
 
@@ -26,24 +26,24 @@ def host(name: str, status: str = "ok", active: int = 0, reserved: int = 0) -> H
     return HostRow(name, status, 42, active, reserved)
 
 
-def job(id_: str = "7", state: str = "RUN", hosts: tuple[str, ...] = (), **more: object) -> JobRow:
+def job(id_: str = "7", state: str = "RUN", hosts: tuple[str, ...] = (), **more: object) -> LsfJobRow:
     where = (("batch1", 1), *((name, 42) for name in hosts)) if hosts else ()
-    base = JobRow(id_, state, "u", "batch", 1 + 42 * len(hosts), where, submitted=NOW - 9, name="main")
+    base = LsfJobRow(id_, state, "u", "batch", 1 + 42 * len(hosts), where, submitted=NOW - 9, name="main")
     return replace(base, **more)  # type: ignore[arg-type]
 
 
-def pilot(id_: str = "8", state: str = "RUN", on: str = "a", **more: object) -> JobRow:
+def pilot(id_: str = "8", state: str = "RUN", on: str = "a", **more: object) -> LsfJobRow:
     hosts = () if state == "PEND" else (on,)
     name = f"bftrainer-0a1b2c3d-{TAG}-{on}"
     return job(id_, state, hosts, **{"user": "bft", "queue": "killable", "name": name, **more})
 
 
-def view(hosts: list[HostRow], *jobs: JobRow, **more: object) -> View:
+def view(hosts: list[HostRow], *jobs: LsfJobRow, **more: object) -> LsfView:
     shown = Shown({row.name: row for row in hosts}, jobs, QUEUES, **more)  # type: ignore[arg-type]
     return interpret(shown, OURS, now=NOW)
 
 
-def why(found: View) -> dict[str, str]:
+def why(found: LsfView) -> dict[str, str]:
     return {node.name: node.why for node in found.snapshot.nodes}
 
 
@@ -133,7 +133,7 @@ def test_what_only_looks_like_our_pilot(name: str, user: str) -> None:
 # main jobs
 
 
-def waiting(id_: str, hosts: int, **more: object) -> JobRow:
+def waiting(id_: str, hosts: int, **more: object) -> LsfJobRow:
     return job(id_, "PEND", slots=1 + 42 * hosts, **more)
 
 
@@ -188,7 +188,7 @@ def test_a_job_of_more_slots_than_whole_hosts_have_may_use_all_hosts() -> None:
     assert view(held, *pilots, small("9", 51)).snapshot.claims == ()
 
 
-def small(id_: str, slots: int, **more: object) -> JobRow:
+def small(id_: str, slots: int, **more: object) -> LsfJobRow:
     return job(id_, "PEND", slots=1 + slots, **more)
 
 
@@ -228,7 +228,7 @@ def test_hosts_that_take_no_more_jobs_have_no_spare_slots(row: HostRow) -> None:
 
 def test_jobs_of_higher_queues_and_earlier_ones_come_first() -> None:
     low = waiting("1", 1, queue="killable")
-    assert [one.id for one in queue.in_order([low, waiting("10", 1), waiting("9", 1)], QUEUES)] == [
+    assert [one.id for one in claims.in_order([low, waiting("10", 1), waiting("9", 1)], QUEUES)] == [
         "9",
         "10",
         "1",
@@ -266,7 +266,7 @@ def test_a_job_that_started_lately_is_told() -> None:
 
 @given(st.integers(1, 5000), st.sampled_from([0, 1]))
 def test_hosts_that_a_job_asks_for(count: int, launch: int) -> None:
-    assert queue.hosts_of(job(slots=count * 42 + launch), 42, launch) == count
+    assert claims.hosts_of(job(slots=count * 42 + launch), 42, launch) == count
 
 
 # holes
@@ -277,27 +277,34 @@ IDLE = {name: host(name) for name in ("a", "b", "c")}
 
 def test_windows_that_name_hosts() -> None:
     windows = (
-        Window(84, 100.0, {"a": 42, "b": 42}),
-        Window(42, 500.0, {"a": 42}),
-        Window(42, inf, {"c": 42}),
+        BackfillWindow(84, 100.0, {"a": 42, "b": 42}),
+        BackfillWindow(42, 500.0, {"a": 42}),
+        BackfillWindow(42, inf, {"c": 42}),
     )
-    assert holes.expected(IDLE, windows, (), NOW) == {"a": NOW + 500.0, "b": NOW + 100.0}
+    assert backfill_windows.expected(IDLE, windows, (), NOW) == {"a": NOW + 500.0, "b": NOW + 100.0}
 
 
 def test_windows_that_count_slots_include_longer_ones() -> None:
-    windows = (Window(42, 500.0), Window(84, 100.0))
-    assert holes.expected(IDLE, windows, (), NOW) == {"a": NOW + 500.0, "b": NOW + 100.0, "c": NOW + 100.0}
-    assert holes.expected(IDLE, (Window(126, inf),), (), NOW) == {}
-    assert holes.expected(IDLE, (), (), NOW) == {}
+    windows = (BackfillWindow(42, 500.0), BackfillWindow(84, 100.0))
+    assert backfill_windows.expected(IDLE, windows, (), NOW) == {
+        "a": NOW + 500.0,
+        "b": NOW + 100.0,
+        "c": NOW + 100.0,
+    }
+    assert backfill_windows.expected(IDLE, (BackfillWindow(126, inf),), (), NOW) == {}
+    assert backfill_windows.expected(IDLE, (), (), NOW) == {}
 
 
 def test_plans_name_hosts() -> None:
-    plans = (Plan("9", NOW + 50, NOW + 99, {"a": 42}), Plan("8", NOW - 50, NOW - 9, {"b": 42}))
-    assert holes.expected(IDLE, (), plans, NOW) == {"a": NOW + 50}
+    plans = (
+        PlannedStart("9", NOW + 50, NOW + 99, {"a": 42}),
+        PlannedStart("8", NOW - 50, NOW - 9, {"b": 42}),
+    )
+    assert backfill_windows.expected(IDLE, (), plans, NOW) == {"a": NOW + 50}
 
 
 def test_an_end_that_hardly_moves_is_the_same() -> None:
-    assert holes.settled({"a": 100.0, "b": 100.0}, {"a": 159.0, "b": 161.0, "c": 5.0}) == {
+    assert backfill_windows.settled({"a": 100.0, "b": 100.0}, {"a": 159.0, "b": 161.0, "c": 5.0}) == {
         "a": 100.0,
         "b": 161.0,
         "c": 5.0,
@@ -308,7 +315,7 @@ def test_a_host_that_we_hold_keeps_the_end_that_its_hole_had() -> None:
     shown = Shown({"a": host("a", "closed_Full", 42)}, (pilot(on="a"),), QUEUES)
     found = interpret(shown, OURS, now=NOW, before={"a": NOW + 70})
     assert found.snapshot.nodes[0].until == NOW + 70
-    planned = replace(shown, plans=(Plan("9", NOW + 5, NOW + 99, {"a": 42}),))
+    planned = replace(shown, plans=(PlannedStart("9", NOW + 5, NOW + 99, {"a": 42}),))
     assert interpret(planned, OURS, now=NOW, before={"a": NOW + 70}).snapshot.nodes[0].until == NOW + 5
 
 
@@ -320,8 +327,8 @@ def test_no_more_hosts_than_a_window_has_are_expected_to_last_as_long(
     pairs: list[tuple[int, float]], count: int
 ) -> None:
     idle = {f"h{i}": host(f"h{i}") for i in range(count)}
-    windows = tuple(Window(slots, length) for slots, length in pairs)
-    found = holes.expected(idle, windows, (), NOW)
+    windows = tuple(BackfillWindow(slots, length) for slots, length in pairs)
+    found = backfill_windows.expected(idle, windows, (), NOW)
     shortest = min((length for _, length in pairs), default=0.0)
     for _, length in pairs:
         longer = [one for one in found.values() if one - NOW >= length - 1e-3]
@@ -346,3 +353,18 @@ def test_a_pilot_that_we_have_ended_is_gone_at_once() -> None:
     gaps = Gaps()
     gaps.filled((pilot("8"), pilot("9", "PEND")), {"8", "9"}, ())
     assert gaps.filled((), (), {"8"}) == ()
+
+
+@pytest.mark.parametrize(("slots", "count"), [(2, 1), (42, 1), (43, 2), (84, 2)])
+def test_hosts_without_slots_say_nothing_of_how_large_hosts_are(slots: int, count: int) -> None:
+    management = [replace(host(f"m{i}", "closed_Full"), slots=0) for i in range(7)]
+    held = [host(name, "closed_Full", 42) for name in "abc"]
+    pilots = [pilot(str(i), on=name) for i, name in enumerate("abc")]
+    found = view([*management, *held], *pilots, job("20", "PEND", slots=1 + slots))
+    assert [(claim.nodes, claim.count) for claim in found.snapshot.claims] == [(frozenset("abc"), count)]
+    assert why(found)["m0"] == "it has no slots (MAX 0)"
+    unlimited = replace(host("u"), slots=0, limited=False)
+    assert why(view([unlimited]))["u"] == "bhosts tells no limit of its slots (MAX)"
+    (node,) = view([unlimited]).snapshot.nodes
+    assert node.state is NodeState.UNUSED and node.shut.endswith("; set MXJ in lsb.hosts")
+    assert {n.shut for n in view([host("a"), host("b", "closed_Adm")]).snapshot.nodes} == {""}

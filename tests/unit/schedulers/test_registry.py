@@ -79,13 +79,13 @@ def test_a_folder_and_a_line_are_all_that_a_scheduler_takes(tmp_path: Path) -> N
     made = python(
         "-c",
         "from pathlib import Path\n"
-        "from bftrainer.daemon.compose import compose\n"
-        "from bftrainer.schedulers.shared.context import Log\n"
+        "from bftrainer.daemon.process.compose import compose\n"
+        "from bftrainer.schedulers.shared.context import PlayedLog\n"
         "from bftrainer.settings.sources import load\n"
         "from bftrainer.store.sql import SqlStore\n"
         "own = load({'state_dir': Path('state'), 'scheduler': 'twin'}, environ={})\n"
         "own.state_dir.mkdir()\n"
-        "log = Log(path=None, nodes=2, speed=1.0, seed=0, begin=None)\n"
+        "log = PlayedLog(path=None, nodes=2, speed=1.0, seed=0, begin=None)\n"
         "daemon = compose(own, SqlStore(own.database), log, print)\n"
         "print(type(daemon.recovery.scheduler).__module__)\n",
     )

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from bftrainer.schedulers.slurm import text, values
-from bftrainer.schedulers.slurm.claims import waits_for_nodes
-from bftrainer.schedulers.slurm.ours import Ours
-from bftrainer.schedulers.slurm.rows import JobRow
-from bftrainer.schedulers.slurm.text import FIELDS, SEPARATOR
-from bftrainer.schedulers.slurm.view import View, interpret, unfit
+from bftrainer.schedulers.slurm.dialect import SEPARATOR
+from bftrainer.schedulers.slurm.own_jobs import SlurmOwnJobs
+from bftrainer.schedulers.slurm.queue.claims import waits_for_nodes
+from bftrainer.schedulers.slurm.rows import SlurmJobRow
+from bftrainer.schedulers.slurm.text import FIELDS
+from bftrainer.schedulers.slurm.view import SlurmView, interpret, unfit
 from tests.support.slurm_samples import MARK, scontrol_24
 
 SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "samples" / "slurm-24.11"
@@ -35,7 +36,7 @@ def recorded_jobs() -> dict[str, dict[str, Any]]:
     return {str(job["job_id"]): job for job in queue}
 
 
-def row(values: dict[str, str]) -> JobRow:
+def row(values: dict[str, str]) -> SlurmJobRow:
     """A job as our own format has it."""
     line = SEPARATOR.join((MARK, *(values.get(field.replace("64", ""), "") for field in FIELDS)))
     (job,), odd = text.jobs(line.encode(), MARK)
@@ -48,7 +49,7 @@ def seconds(local: str) -> str:
     return f"{datetime.fromisoformat(local).replace(tzinfo=UTC).timestamp():.0f}"
 
 
-def pending() -> list[JobRow]:
+def pending() -> list[SlurmJobRow]:
     found = []
     for line in (SAMPLES / "squeue-start.txt").read_text().splitlines():
         values = dict(zip(START_FIELDS, line.split("|"), strict=True))
@@ -59,7 +60,7 @@ def pending() -> list[JobRow]:
     return found
 
 
-def running() -> list[JobRow]:
+def running() -> list[SlurmJobRow]:
     return [
         row({"%i": number, "%P": job["partition"], "%T": "RUNNING", "%N": job["nodes"], "%j": job["name"]})
         for number, job in recorded_jobs().items()
@@ -67,9 +68,9 @@ def running() -> list[JobRow]:
     ]
 
 
-def seen(*jobs: JobRow) -> View:
+def seen(*jobs: SlurmJobRow) -> SlurmView:
     now = recorded_jobs()["2"]["last_sched_evaluation"]["number"]
-    ours = Ours("0a1b2c3d", "root", frozenset({"root"}), "backfill")
+    ours = SlurmOwnJobs("0a1b2c3d", "root", frozenset({"root"}), "backfill")
     return interpret(text.machine(scontrol_24()), jobs, ours, now=float(now))
 
 

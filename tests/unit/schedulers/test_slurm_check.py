@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from bftrainer.model.finding import Finding, Level, ok
-from bftrainer.schedulers.slurm import check
-from bftrainer.schedulers.slurm.partitions import of_config, of_lines, partition_findings
-from bftrainer.schedulers.slurm.processes import outliving, process_findings
+from bftrainer.schedulers.slurm.check import check
+from bftrainer.schedulers.slurm.check.partitions import of_config, of_lines, partition_findings
+from bftrainer.schedulers.slurm.check.processes import outliving, process_findings
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings
 from tests.support.slurm_commands import Commands

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer.model.finding import Finding, Level
-from bftrainer.schedulers.slurm.heterogeneous import components, finding, heterogeneous, preempting
+from bftrainer.schedulers.slurm.check.heterogeneous import components, finding, heterogeneous, preempting
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings
 from tests.support.slurm_commands import Commands

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer.model.machine import Claim
-from bftrainer.schedulers.shared.wanted import Claims
-from bftrainer.schedulers.slurm import walk
-from bftrainer.schedulers.slurm.claims import WALK_S, in_order, waits_for_nodes
-from bftrainer.schedulers.slurm.constraints import ANY
-from bftrainer.schedulers.slurm.fit import Fit
-from bftrainer.schedulers.slurm.rooms import Rooms
-from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
-from bftrainer.schedulers.slurm.walk import Walk
+from bftrainer.schedulers.shared.claims import Claims
+from bftrainer.schedulers.slurm.queue import walk
+from bftrainer.schedulers.slurm.queue.claims import WALK_S, in_order, waits_for_nodes
+from bftrainer.schedulers.slurm.queue.constraints import ANY
+from bftrainer.schedulers.slurm.queue.fit import NodeFit
+from bftrainer.schedulers.slurm.queue.resources import Rooms
+from bftrainer.schedulers.slurm.queue.walk import Walk
+from bftrainer.schedulers.slurm.rows import NodeRow, Partition, SlurmJobRow
 from tests.support.slurm_claims import claims
 from tests.support.slurm_samples import MAIN_JOB
 
@@ -30,7 +30,7 @@ PARTITIONS = {
 }
 
 
-def job(number: int, count: int = 1, **others: object) -> JobRow:
+def job(number: int, count: int = 1, **others: object) -> SlurmJobRow:
     given_ = {"priority": 1000 - number, **others}
     return replace(MAIN_JOB, id=str(number), count=count, **given_)  # type: ignore[arg-type]
 
@@ -54,7 +54,7 @@ def rooms(
     return Rooms(free, coming, held, **{"taken": names(*range(16)) - free - coming - held, **others})  # type: ignore[arg-type]
 
 
-def ask(jobs: list[JobRow], where: Rooms, machine: dict[str, NodeRow] | None = None) -> Claims:
+def ask(jobs: list[SlurmJobRow], where: Rooms, machine: dict[str, NodeRow] | None = None) -> Claims:
     return claims(jobs, machine or nodes(16), PARTITIONS, where, NOW)
 
 
@@ -276,7 +276,7 @@ def test_a_job_that_has_its_nodes_and_does_not_start_gets_those_of_slurms_plan()
     assert (first.taken, first.claims, first.ready) == ({"n0": "1"}, (), {"1"})
     planned = replace(alone, planned=("n2",), start=NOW + 900)
 
-    def after(seconds: float, waiting: JobRow) -> Claims:
+    def after(seconds: float, waiting: SlurmJobRow) -> Claims:
         return claims([waiting], nodes(16), PARTITIONS, where, NOW, {"1": NOW - seconds})
 
     assert after(4.0, planned) == first
@@ -323,7 +323,7 @@ def test_lists_of_nodes_are_bounded_where_each_job_asks_for_something_else(
 
 
 @st.composite
-def machines(draw: st.DrawFn) -> tuple[list[JobRow], Rooms]:
+def machines(draw: st.DrawFn) -> tuple[list[SlurmJobRow], Rooms]:
     kinds = draw(st.lists(st.sampled_from(["free", "coming", "held", "busy"]), max_size=9))
     of = {k: frozenset(f"n{i}" for i, kind in enumerate(kinds) if kind == k) for k in kinds}
     where = rooms(*(of.get(kind, frozenset()) for kind in ("free", "coming", "held")))
@@ -348,7 +348,7 @@ def machines(draw: st.DrawFn) -> tuple[list[JobRow], Rooms]:
 
 @settings(max_examples=300)
 @given(machines())
-def test_the_first_job_gets_its_due_and_all_fit_together(given_: tuple[list[JobRow], Rooms]) -> None:
+def test_the_first_job_gets_its_due_and_all_fit_together(given_: tuple[list[SlurmJobRow], Rooms]) -> None:
     jobs, where = given_
     found = ask(jobs, where)
     if jobs:
@@ -418,12 +418,12 @@ def test_a_user_whose_jobs_take_long_to_try_keeps_no_others_waiting() -> None:
         return now[0]
 
     class Slow(Walk):
-        def start(self, parts: Sequence[JobRow], *, placeable: bool) -> bool:
+        def start(self, parts: Sequence[SlurmJobRow], *, placeable: bool) -> bool:
             now[0] += 0.1 if parts[0].user == "mallory" else 0.0
             return super().start(parts, placeable=placeable)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bftrainer.schedulers.slurm.claims.Walk", Slow)
+        patch.setattr("bftrainer.schedulers.slurm.queue.claims.Walk", Slow)
         where = Rooms(frozenset(), frozenset(), frozenset(nodes(200)))
         found = claims([*slow, *mine], nodes(200), PARTITIONS, where, NOW, clock=clock)
     assert now[0] <= 0.6 * WALK_S and WALK_S <= 1.0
@@ -432,6 +432,6 @@ def test_a_user_whose_jobs_take_long_to_try_keeps_no_others_waiting() -> None:
 
 
 def test_jobs_that_ask_for_different_things_and_mean_the_same_nodes_share_one_set() -> None:
-    fit = Fit(nodes(16), PARTITIONS)
+    fit = NodeFit(nodes(16), PARTITIONS)
     sets = {id(fit.nodes(job(1, memory_mb=i), ANY)) for i in range(50)}
     assert len(sets) == 1

@@ -46,23 +46,44 @@ def fails(action: Callable[[], object], kind: type[SchedulerError] = SchedulerEr
     return str(caught.value)
 
 
-def test_a_poll_takes_two_commands_whose_answers_can_be_read(commands: Commands) -> None:
+def test_a_poll_takes_three_commands_whose_answers_can_be_read(commands: Commands) -> None:
     scheduler = commands.scheduler(SQUEUE_USERS="eve", SBATCH_WAIT="1", SLURM_CONF="/c", SLURM_CLUSTERS="x")
     snapshot = asyncio.run(scheduler.poll())
     assert snapshot.idle == {"n6", "n7", "n8", "n9", "n10", "n11", "n12"}
     asyncio.run(scheduler.poll())
-    first, *calls = commands.calls()
-    assert first == "scontrol show config", "once"
-    assert [call.split()[0] for call in calls] == ["scontrol", "squeue"] * 2
+    first, second, *calls = commands.calls()
+    assert (first, second) == ("scontrol --local show config", "scontrol --local show federation"), "once"
+    queries = ["scontrol", "squeue", "squeue"]  # the second squeue in its other format, as nodes have GPUs
+    assert [call.split()[0] for call in calls] == queries * 2
+    assert all("--local" in call.split() for call in calls), "none shows the clusters of a federation"
     shown, queue = calls[:2]
     assert "-a" in shown.split() and "-a" in queue.split(), "hidden partitions have main jobs as well"
     said = (commands.folder / "squeue.env").read_text().splitlines()
     assert {"LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_CONF=/c"} <= set(said)
     assert not any(line.startswith(("SQUEUE_USERS", "SBATCH_", "SLURM_CLUSTERS")) for line in said)
-    mark = next(line for line in said if line.startswith("SQUEUE_FORMAT=")).removeprefix("SQUEUE_FORMAT=")[
-        :16
-    ]
-    assert mark not in " ".join(calls), "other users can read command lines"
+    mark = next(line.split("\x1f")[1] for line in said if line.startswith("SQUEUE_FORMAT2="))
+    assert len(mark) == 16 and mark not in " ".join(calls), "other users can read command lines"
+
+
+def test_a_pilot_of_a_federation_is_offered_to_our_own_cluster_alone(commands: Commands) -> None:
+    federation = "Federation: big\nSelf:       alpha:10.0.0.2:6817 ID:1 FedState:ACTIVE Features:\n"
+    asked = f'case "$*" in *federation) printf "{federation}"; exit;; esac'
+    commands.set("scontrol", f"{ANSWERS}{asked}\ncat > /dev/null; cat {SCONTROL}")
+    commands.set("sbatch", "echo '4711;alpha'")
+    scheduler = commands.scheduler()
+    asyncio.run(scheduler.poll())
+    pilot = replace(PILOT, node="n6")
+    asyncio.run(scheduler.submit(pilot, "secret"))
+    assert "--clusters=alpha" in commands.calls()[-1].split()
+    assert "--clusters" not in " ".join(commands.scheduler().request(pilot, "secret")[0])
+
+
+def test_a_squeue_that_fails_in_its_long_format_is_told_and_the_poll_goes_on(commands: Commands) -> None:
+    body = (commands.folder / "squeue").read_text()
+    commands.set("squeue", f'test -z "$SQUEUE_FORMAT2" || {{ echo no such field >&2; exit 1; }}\n{body}')
+    snapshot = asyncio.run(commands.scheduler().poll())
+    assert snapshot.idle == {"n6", "n7", "n8", "n9", "n10", "n11", "n12"}
+    assert "(no such field)" in snapshot.unseen and "--gpus" in snapshot.unseen
 
 
 def test_a_poll_says_how_long_slurm_worked_for_it_without_our_own_reading(
@@ -317,7 +338,7 @@ def test_one_command_asks_why_pilots_failed_even_those_that_no_look_has_found(co
         assert why == {PILOT: "its job failed: there is no /opt/py thon/bin/python on n9; see pilot_python"}
 
     asyncio.run(scenario())
-    assert [call for call in commands.calls() if call.startswith("scontrol")] == ["scontrol -a -o"]
+    assert [call for call in commands.calls() if call.startswith("scontrol")] == ["scontrol --local -a -o"]
     asked = (commands.folder / "asked").read_text()
     assert asked == "show job 4711\nshow job 12\nshow job 13\n"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.schedulers.slurm.constraints import ANY, MOST_SETS, Part, ways
+from bftrainer.schedulers.slurm.queue.constraints import ANY, MOST_SETS, Part, ways
 
 
 def sets(*words: str) -> tuple[frozenset[str], ...]:

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer.model.machine import Claim
-from bftrainer.schedulers.shared.wanted import Claims
+from bftrainer.schedulers.shared.claims import Claims
 from bftrainer.schedulers.slurm import text
-from bftrainer.schedulers.slurm.contiguous import stretch
-from bftrainer.schedulers.slurm.rooms import Rooms
-from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
+from bftrainer.schedulers.slurm.dialect import SEPARATOR
+from bftrainer.schedulers.slurm.queue.constraints import stretch
+from bftrainer.schedulers.slurm.queue.resources import Rooms
+from bftrainer.schedulers.slurm.rows import NodeRow, Partition, SlurmJobRow
 from tests.support.slurm_claims import claims
 from tests.support.slurm_samples import MAIN_JOB, MARK
 
@@ -27,11 +28,11 @@ def names(*numbers: int) -> frozenset[str]:
     return frozenset(f"n{i}" for i in numbers)
 
 
-def job(count: int, **others: object) -> JobRow:
+def job(count: int, **others: object) -> SlurmJobRow:
     return replace(MAIN_JOB, count=count, contiguous=True, **others)  # type: ignore[arg-type]
 
 
-def ask(waiting: JobRow, *, held: frozenset[str], free: frozenset[str] = frozenset()) -> Claims:
+def ask(waiting: SlurmJobRow, *, held: frozenset[str], free: frozenset[str] = frozenset()) -> Claims:
     where = Rooms(free, frozenset(), held, taken=frozenset(NODES) - held - free)
     return claims([waiting], NODES, PARTITIONS, where, NOW)
 
@@ -113,6 +114,6 @@ def test_it_is_the_cheapest_stretch_of_all(kinds: list[str], count: int, cpus: i
 @pytest.mark.parametrize(("shown", "meant"), [("1", True), ("0", False), ("", False)])
 def test_how_squeue_shows_it(shown: str, meant: bool) -> None:
     fields = dict.fromkeys(text.FIELDS, "") | {"%i": "7", "%O": shown}
-    line = text.SEPARATOR.join((MARK, *fields.values()))
+    line = SEPARATOR.join((MARK, *fields.values()))
     (row,), _ = text.jobs(line.encode(), MARK)
     assert row.contiguous is meant

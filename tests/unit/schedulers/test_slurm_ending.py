@@ -131,6 +131,23 @@ def test_what_an_operator_is_refused_nonetheless_is_cancelled_as_its_user(comman
     assert ended(commands)[-1] == "12"
 
 
+def test_an_operator_ends_no_job_because_its_users_sbatch_has_printed_that_number(commands: Commands) -> None:
+    """A user may write into what runs as it: 4711 is another user's main job."""
+    commands.set("sbatch", "cat > script; echo 4711")
+    pilot = Pilot(tag="1" * 32, node="n6", user="ann")
+
+    async def scenario() -> None:
+        scheduler = commands.scheduler(SITE)
+        scheduler._ending.own = True
+        await scheduler.submit(pilot, "secret")
+        await scheduler.cancel([pilot])
+
+    asyncio.run(scenario())
+    calls = commands.calls()
+    assert calls[-1].startswith("squeue"), "the queue tells the pilot's number by its name"
+    assert not any(call.startswith("scancel") for call in calls)
+
+
 def test_no_poll_waits_for_the_accounting(commands: Commands) -> None:
     commands.set("sacctmgr", "until [ -e polled ]; do /bin/sleep 0.01; done; echo Operator")
 

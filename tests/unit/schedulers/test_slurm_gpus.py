@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer.schedulers.slurm.gpus import Kinds, covers, kinds, option, total, without
+from bftrainer.schedulers.slurm.queue.gpus import Kinds, covers, kinds, option, total, without
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from bftrainer.model.machine import Claim
-from bftrainer.schedulers.shared.wanted import Claims
-from bftrainer.schedulers.slurm.claims import BEGINS_SOON_S, able, in_order, together
-from bftrainer.schedulers.slurm.main_jobs import shown
-from bftrainer.schedulers.slurm.rooms import Rooms
-from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
-from bftrainer.schedulers.slurm.walk import AHEAD_S
+from bftrainer.schedulers.shared.claims import Claims
+from bftrainer.schedulers.slurm.queue.claims import BEGINS_SOON_S, able, in_order, together
+from bftrainer.schedulers.slurm.queue.main_jobs import shown
+from bftrainer.schedulers.slurm.queue.resources import Rooms
+from bftrainer.schedulers.slurm.queue.walk import AHEAD_S
+from bftrainer.schedulers.slurm.rows import NodeRow, Partition, SlurmJobRow
 from tests.support.slurm_claims import claims
 from tests.support.slurm_samples import MAIN_JOB
 
@@ -29,14 +29,14 @@ def names(*numbers: int) -> frozenset[str]:
     return frozenset(f"n{i}" for i in numbers)
 
 
-def part(of: int, number: int, count: int, **others: object) -> JobRow:
+def part(of: int, number: int, count: int, **others: object) -> SlurmJobRow:
     """A part of a job, as squeue shows it."""
     change = {"id": f"{of}+{number}", "count": count, "priority": 1000 - of - number, **others}
     return replace(MAIN_JOB, **change)  # type: ignore[arg-type]
 
 
 def ask(
-    jobs: list[JobRow],
+    jobs: list[SlurmJobRow],
     held: frozenset[str],
     free: frozenset[str] = frozenset(),
     *,

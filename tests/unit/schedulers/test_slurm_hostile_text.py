@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.slurm import text as slurm_text
 from bftrainer.schedulers.slurm import values
-from bftrainer.schedulers.slurm.ours import Ours
-from bftrainer.schedulers.slurm.rows import JobRow
-from bftrainer.schedulers.slurm.text import FIELDS, MOST_OF_USER, SEPARATOR
+from bftrainer.schedulers.slurm.dialect import SEPARATOR
+from bftrainer.schedulers.slurm.own_jobs import SlurmOwnJobs
+from bftrainer.schedulers.slurm.rows import SlurmJobRow
+from bftrainer.schedulers.slurm.text import FIELDS, MOST_OF_USER
 from bftrainer.schedulers.slurm.view import interpret
 from tests.support.slurm_samples import DATA, MAIN_JOB, MARK
 
 SAMPLE = (DATA / "22.05" / "squeue.txt").read_bytes()
 GOOD = SAMPLE.split(b"\n")[0]
 NOW = 1795289515.0
-OURS = Ours("0a1b2c3d", "root", frozenset({"root"}), "backfill")
+OURS = SlurmOwnJobs("0a1b2c3d", "root", frozenset({"root"}), "backfill")
 
 WORDS = st.one_of(
     st.binary(max_size=6),
@@ -163,8 +164,21 @@ def test_lists_of_users_are_not_expanded_before_they_matter() -> None:
 def test_a_list_that_cannot_be_read_hinders_its_job_alone() -> None:
     machine = slurm_text.machine((DATA / "22.05" / "scontrol.txt").read_text())
 
-    def main(number: int, **others: object) -> JobRow:
+    def main(number: int, **others: object) -> SlurmJobRow:
         return replace(MAIN_JOB, id=str(number), **others)  # type: ignore[arg-type]
 
     view = interpret(machine, [main(1, required="n[["), main(2, excluded="n[x]"), main(3)], OURS, now=NOW)
     assert view.found.jobs == {"3"}
+
+
+def test_a_list_of_nodes_is_counted_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[range] = []
+
+    def counted(*bounds: int) -> range:
+        made.append(range(*bounds))
+        return made[-1]
+
+    monkeypatch.setattr(values, "range", counted, raising=False)
+    with pytest.raises(values.TextError, match="are more than 100000 nodes"):
+        values.expand(f"n[{','.join(['1-99999'] * 1000)}]")
+    assert made == []

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from bftrainer.model.machine import Claim, Snapshot
 from bftrainer.model.main_jobs import Accounted
+from bftrainer.schedulers.shared.claims import Claims
 from bftrainer.schedulers.shared.times import shifted
-from bftrainer.schedulers.shared.wanted import Claims
-from bftrainer.schedulers.slurm import accounting
-from bftrainer.schedulers.slurm.main_jobs import LATELY_S, shown, waiting
+from bftrainer.schedulers.slurm.check import accounting
+from bftrainer.schedulers.slurm.queue.main_jobs import LATELY_S, shown, waiting
 from tests.support.slurm_samples import MAIN_JOB
 
 NOW = 1000.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bftrainer.model.finding import Level
-from bftrainer.schedulers.slurm.mixed_gpus import count_finding, gpu_finding, lost_finding
-from bftrainer.schedulers.slurm.partitions import of_lines
+from bftrainer.schedulers.slurm.check.mixed_gpus import count_finding, gpu_finding, lost_finding
+from bftrainer.schedulers.slurm.check.partitions import of_lines
 from tests.unit.schedulers.test_slurm_check import settings
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from bftrainer.model.machine import Claim
-from bftrainer.schedulers.slurm.gpus import Kinds
-from bftrainer.schedulers.slurm.left import Left
-from bftrainer.schedulers.slurm.parts import USED_UP, part_of
-from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow
-from bftrainer.schedulers.slurm.view import View
+from bftrainer.schedulers.slurm.queue.gpus import Kinds
+from bftrainer.schedulers.slurm.queue.parts import USED_UP, part_of
+from bftrainer.schedulers.slurm.queue.resources import Remaining
+from bftrainer.schedulers.slurm.rows import NodeRow, SlurmJobRow, SlurmMachine
+from bftrainer.schedulers.slurm.view import SlurmView
 from tests.support.slurm_samples import MAIN_JOB
 from tests.unit.schedulers.test_slurm_view import OURS, machine, pilot, see, why
 
@@ -27,22 +27,22 @@ def gpus(count: int) -> Kinds:
 @pytest.mark.parametrize(
     ("left", "part"),
     [
-        (Left(12, 1200, gpus(2)), Left(8, 800, gpus(2))),
-        (Left(16, 1600, gpus(4)), Left(16, 1600, gpus(4))),
-        (Left(3, 1200, gpus(2)), Left(3, 800, gpus(2))),
-        (Left(1, 1200, gpus(2)), Left(1, 400, gpus(1))),
-        (Left(12, 450, gpus(3)), Left(8, 450, gpus(2))),
-        (Left(12, 150, gpus(3)), None),
-        (Left(0, 1200, gpus(2)), None),
-        (Left(12, 1200, ()), None),
-        (Left(12, 1200, (("a100", 1), ("v100", 2))), Left(8, 800, (("v100", 2),))),
+        (Remaining(12, 1200, gpus(2)), Remaining(8, 800, gpus(2))),
+        (Remaining(16, 1600, gpus(4)), Remaining(16, 1600, gpus(4))),
+        (Remaining(3, 1200, gpus(2)), Remaining(3, 800, gpus(2))),
+        (Remaining(1, 1200, gpus(2)), Remaining(1, 400, gpus(1))),
+        (Remaining(12, 450, gpus(3)), Remaining(8, 450, gpus(2))),
+        (Remaining(12, 150, gpus(3)), None),
+        (Remaining(0, 1200, gpus(2)), None),
+        (Remaining(12, 1200, ()), None),
+        (Remaining(12, 1200, (("a100", 1), ("v100", 2))), Remaining(8, 800, (("v100", 2),))),
     ],
 )
-def test_cores_and_memory_are_in_proportion_or_what_is_left(left: Left, part: Left | None) -> None:
+def test_cores_and_memory_are_in_proportion_or_what_is_left(left: Remaining, part: Remaining | None) -> None:
     assert part_of(ROW, left) == part
 
 
-def mixed(**used: int) -> Machine:
+def mixed(**used: int) -> SlurmMachine:
     """n1 to n4 with 4 GPUs each; main jobs and pilots use so many cores, a quarter of its memory and a GPU
     with each."""
     found = machine(**{f"n{i}": "MIXED" if f"n{i}" in used else "IDLE" for i in (1, 2)})
@@ -60,7 +60,7 @@ def mixed(**used: int) -> Machine:
     return replace(found, nodes=rows)
 
 
-def main(number: int, count: int, *on: str, **others: object) -> JobRow:
+def main(number: int, count: int, *on: str, **others: object) -> SlurmJobRow:
     """A main job that shares nodes, with so many cores and GPUs of each; without nodes it waits."""
     state = {"state": "RUNNING", "nodes": on} if on else {}
     needs = {"cpus": count, "all_cpus": count, "memory_mb": 250 * count, "gpus": gpus(count)}
@@ -68,14 +68,14 @@ def main(number: int, count: int, *on: str, **others: object) -> JobRow:
     return replace(MAIN_JOB, id=str(number), priority=1000 - number, **change)  # type: ignore[arg-type]
 
 
-def part_pilot(number: int, node: str, tag: str, count: int) -> JobRow:
+def part_pilot(number: int, node: str, tag: str, count: int) -> SlurmJobRow:
     return replace(
         main(number, count, node),
         **{n: getattr(pilot(number, node, tag), n) for n in ("name", "user", "partitions", "required")},
     )
 
 
-def parts(view: View) -> dict[str, int]:
+def parts(view: SlurmView) -> dict[str, int]:
     return {name: sum(count for _, count in part.gpus) for name, part in view.parts.items()}
 
 
@@ -84,7 +84,7 @@ def test_a_node_in_use_is_ours_in_part_where_the_site_harvests_gpus() -> None:
     assert why(see(*here))["n1"] == "mixed"
     view = see(*here, ours=HARVEST)
     assert view.snapshot.idle == {"n1", "n2"}
-    assert view.parts == {"n1": Left(3, 750, gpus(3))}, "n2 is idle: all of it"
+    assert view.parts == {"n1": Remaining(3, 750, gpus(3))}, "n2 is idle: all of it"
     assert view.room("n1").part == view.parts["n1"] and view.room("n2").part is None
     full = see(mixed(n1=4), main(1, 4, "n1"), ours=HARVEST)
     assert why(full)["n1"] == "mixed" and not full.parts

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bftrainer.model.machine import Claim
-from bftrainer.schedulers.shared.patience import AGAIN, LONGEST_S, Patience
-from bftrainer.schedulers.shared.wanted import Claims
+from bftrainer.schedulers.shared.claims import AGAIN, LONGEST_S, ClaimPatience, Claims
 
 PATIENCE_S = 60.0
 
@@ -19,7 +18,7 @@ def found(*jobs: str, ready: tuple[str, ...] = (), user: str = "mallory") -> Cla
     )
 
 
-def lapse(patience: Patience, begin: float, *jobs: str, user: str = "mallory") -> float:
+def lapse(patience: ClaimPatience, begin: float, *jobs: str, user: str = "mallory") -> float:
     """Let jobs be expected in vain; returns when they lapse."""
     patience.remember(found(*jobs, user=user), begin)
     patience.remember(found(*jobs, user=user), begin + PATIENCE_S + 1)
@@ -27,7 +26,7 @@ def lapse(patience: Patience, begin: float, *jobs: str, user: str = "mallory") -
 
 
 def test_a_claim_lapses_once_it_has_led_to_nothing_for_long_and_counts_again_later() -> None:
-    patience = Patience(PATIENCE_S)
+    patience = ClaimPatience(PATIENCE_S)
     for now in (0.0, 30.0, PATIENCE_S):
         patience.remember(found("7", "8"), now)
         assert not patience.known(now).lapsed
@@ -38,7 +37,7 @@ def test_a_claim_lapses_once_it_has_led_to_nothing_for_long_and_counts_again_lat
 
 
 def test_a_job_that_was_not_expected_for_a_while_is_waited_for_anew() -> None:
-    patience = Patience(PATIENCE_S)
+    patience = ClaimPatience(PATIENCE_S)
     patience.remember(found("7"), 0.0)
     patience.remember(found(), 30.0)
     for now in (50.0, 100.0):
@@ -47,7 +46,7 @@ def test_a_job_that_was_not_expected_for_a_while_is_waited_for_anew() -> None:
 
 
 def test_since_when_a_job_has_all_its_nodes_is_remembered_while_it_has_them() -> None:
-    patience = Patience(PATIENCE_S)
+    patience = ClaimPatience(PATIENCE_S)
     for now in (0.0, 10.0):
         patience.remember(found("7", ready=("7",)), now)
     assert patience.known(99.0).ready == {"7": 0.0}
@@ -57,7 +56,7 @@ def test_since_when_a_job_has_all_its_nodes_is_remembered_while_it_has_them() ->
 
 
 def test_a_user_whose_claims_lapse_again_and_again_is_doubted_ever_longer() -> None:
-    patience = Patience(PATIENCE_S)
+    patience = ClaimPatience(PATIENCE_S)
     now = lapse(patience, 0.0, "1")
     lapse(patience, 0.0, "2", user="ann")
     assert not patience.known(now).doubted, "one may be a mistake of ours"
@@ -75,14 +74,14 @@ def test_a_user_whose_claims_lapse_again_and_again_is_doubted_ever_longer() -> N
 
 
 def test_the_parts_of_a_heterogeneous_job_lapse_as_one() -> None:
-    patience = Patience(PATIENCE_S)
+    patience = ClaimPatience(PATIENCE_S)
     now = lapse(patience, 0.0, "7+0", "7+1")
     assert set(patience.known(now).lapsed) == {"7+0", "7+1"}
     assert not patience.known(now).doubted
 
 
 def test_nodes_that_are_cleared_ahead_of_a_job_are_no_claim_that_could_lapse() -> None:
-    patience = Patience(PATIENCE_S)
+    patience = ClaimPatience(PATIENCE_S)
     for now in (0.0, PATIENCE_S + 1):
         patience.remember(replace(found("7+0"), ahead=frozenset({"7+0"})), now)
     assert not patience.known(PATIENCE_S + 1).lapsed

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from bftrainer.errors import BftrainerError, SchedulerError
 from bftrainer.model.machine import Pilot
-from bftrainer.schedulers.shared import templates
-from bftrainer.schedulers.shared.template import Template
+from bftrainer.schedulers.shared import pilot_job
+from bftrainer.schedulers.shared.pilot_job import Template
 from bftrainer.schedulers.shared.users import as_user
-from bftrainer.schedulers.slurm.left import Left
-from bftrainer.schedulers.slurm.pilot import START_S, Room, command, failure
-from bftrainer.schedulers.slurm.rows import End
+from bftrainer.schedulers.slurm.pilot import START_S, PilotResources, command, failure
+from bftrainer.schedulers.slurm.queue.resources import Remaining
+from bftrainer.schedulers.slurm.rows import SlurmJobEnd
 from tests.support.slurm_samples import PILOT_JOB
 
 TAG = "c0ffee" + "0" * 26
@@ -52,18 +52,18 @@ def test_the_whole_command_line() -> None:
 
 def test_a_node_with_gpus_is_asked_for_with_all_of_them_unless_the_site_says_which() -> None:
     asked = "--gres=gpu:a100:4"
-    assert asked in command(PILOT_JOB, PILOT, 600.0, Room(gres="gpu:a100:4(S:0-1),nvme:1"))
+    assert asked in command(PILOT_JOB, PILOT, 600.0, PilotResources(gres="gpu:a100:4(S:0-1),nvme:1"))
     for own in ("--gres=gpu:1", "--gpus-per-node=2"):
         site = replace(PILOT_JOB, options=(own,))
-        words = command(site, PILOT, 600.0, Room(gres="gpu:a100:4"))
+        words = command(site, PILOT, 600.0, PilotResources(gres="gpu:a100:4"))
         assert [word for word in words if "gpu" in word] == [own]
     flags = replace(PILOT_JOB, options=("--gres-flags=disable-binding",))
-    assert asked in command(flags, PILOT, 600.0, Room(gres="gpu:a100:4")), "these ask for none"
+    assert asked in command(flags, PILOT, 600.0, PilotResources(gres="gpu:a100:4")), "these ask for none"
 
 
 def test_a_part_of_a_node_is_asked_for_with_its_cores_and_memory() -> None:
-    part = Left(2, 500, (("a100", 2),))
-    words = command(PILOT_JOB, PILOT, 600.0, Room(gres="gpu:a100:4", part=part))
+    part = Remaining(2, 500, (("a100", 2),))
+    words = command(PILOT_JOB, PILOT, 600.0, PilotResources(gres="gpu:a100:4", part=part))
     assert {"--gres=gpu:a100:2", "--cpus-per-task=2", "--mem=500M"} <= set(words)
     assert "--exclusive" not in words and "--mem=0" not in words
 
@@ -122,7 +122,7 @@ def test_whatever_the_values_are_the_shell_takes_them_as_they_are(python: str) -
     words = shlex.split(lines.rpartition("<<SECRET")[0], comments=True)
     assert words[:2] == ["exec", python]
     assert words[2:] == [
-        *("-m", "bftrainer.agent", "--node", "n7", "--tag", TAG),
+        *("-P", "-m", "bftrainer.agent", "--node", "n7", "--tag", TAG),
         *("--daemon", "10.0.0.1:4000", "--orphan-s", "60"),
     ]
 
@@ -147,9 +147,28 @@ def test_the_script_gives_the_secret_to_the_standard_input_alone(
     own = {"PATH": os.environ["PATH"]}
     done = subprocess.run([shell], input=text, capture_output=True, text=True, check=True, env=own)
     found, words, *rest = done.stdout.splitlines()
-    assert found == secret and words.startswith("-m bftrainer.agent --node n7 ")
+    assert found == secret and words.startswith("-P -m bftrainer.agent --node n7 ")
     assert secret not in "\n".join([words, *rest])
     assert secret not in " ".join(command(PILOT_JOB, PILOT, None))
+
+
+@pytest.mark.parametrize(
+    ("share", "given", "threads"),
+    [(1.0, "", ""), (0.25, "", "4"), (1.0, "7", "7"), (0.25, "7", "7"), (0.001, "", "1"), (0.75, "", "6")],
+)
+def test_a_pilot_with_a_part_of_its_machine_has_threads_for_that_part(
+    tmp_path: Path, share: float, given: str, threads: str
+) -> None:
+    python, nproc = tmp_path / "python", tmp_path / "nproc"
+    python.write_text(STUB)
+    nproc.write_text('#!/bin/sh\ntest "$1" = --all && echo 16 || echo 6\n')  # of 16 cores Slurm allows 6
+    for program in (python, nproc):
+        program.chmod(0o755)
+    text = replace(PILOT_JOB, python=str(python)).script(PILOT, share, secret=KEPT)
+    own = {"PATH": f"{tmp_path}:{os.environ['PATH']}"} | ({"OMP_NUM_THREADS": given} if given else {})
+    done = subprocess.run(["sh"], input=text, capture_output=True, text=True, check=True, env=own)
+    found = [line for line in done.stdout.splitlines() if line.startswith("OMP_NUM_THREADS=")]
+    assert found == ([f"OMP_NUM_THREADS={threads}"] if threads else [])
 
 
 def test_a_template_that_asks_for_what_there_is_not(tmp_path: Path) -> None:
@@ -182,19 +201,27 @@ def test_what_is_no_template_is_told_at_the_start(tmp_path: Path, content: str) 
 @pytest.mark.parametrize(
     ("end", "own", "others"),
     [
-        (End("COMPLETED", 0, "None"), "", ""),
-        (End("CANCELLED", 0, "None"), "", ""),
-        (End("PREEMPTED", 0, "None"), "", ""),
-        (End("COMPLETING", 127, "None"), "there is no /opt/py thon/bin/python on n7; see pilot_python", ""),
+        (SlurmJobEnd("COMPLETED", 0, "None"), "", ""),
+        (SlurmJobEnd("CANCELLED", 0, "None"), "", ""),
+        (SlurmJobEnd("PREEMPTED", 0, "None"), "", ""),
         (
-            End("FAILED", 1, "NonZeroExitCode"),
+            SlurmJobEnd("COMPLETING", 127, "None"),
+            "there is no /opt/py thon/bin/python on n7; see pilot_python",
+            "",
+        ),
+        (
+            SlurmJobEnd("FAILED", 1, "NonZeroExitCode"),
             "exit code 1; see /state/50%/logs/agent-n7.log",
             "as ann: /opt",
         ),
-        (End("NODE_FAIL", 0, "NodeDown"), "its job failed: NodeDown; see", "NodeDown; try there, as ann"),
+        (
+            SlurmJobEnd("NODE_FAIL", 0, "NodeDown"),
+            "its job failed: NodeDown; see",
+            "NodeDown; try there, as ann",
+        ),
     ],
 )
-def test_why_a_pilot_failed_and_where_to_look(end: End, own: str, others: str) -> None:
+def test_why_a_pilot_failed_and_where_to_look(end: SlurmJobEnd, own: str, others: str) -> None:
     for pilot, said in ((PILOT, own), (replace(PILOT, user="ann"), others or own)):
         found = failure(PILOT_JOB, pilot, end)
         assert said in found
@@ -215,11 +242,34 @@ def test_other_users() -> None:
     ]
     with pytest.raises(SchedulerError, match="exec_prefix"):
         as_user(PILOT_JOB.exec_prefix, "ann", ["sbatch"])
-    for name in ("-root", "a b", "ann\n", "../x"):
+    for name in (
+        "first.last",
+        "alice@ad.example.org",
+        "EXAMPLE\\alice",
+        "EXAMPLE\\Jo Li",
+        "o'neil",
+        "jörg",
+        "a$",
+    ):
+        assert as_user(site.exec_prefix, name, ["sbatch"])[3:] == [name, "--", "sbatch"], "no shell reads it"
+    for name in (
+        "-root",
+        "#0",
+        "~",
+        "a  b",
+        " a",
+        "ann\n",
+        "ann\x07",
+        "../x",
+        "..",
+        "a:b",
+        "\u202eann",
+        "a" * 300,
+    ):
         with pytest.raises(SchedulerError, match="no name of a user"):
             as_user(site.exec_prefix, name, ["sbatch"])
 
 
 def test_what_is_not_installed_says_where_it_was_sought() -> None:
     with pytest.raises(BftrainerError, match="jobscripts"):
-        templates.find("no-such-file")
+        pilot_job.find("no-such-file")

@@ -9,24 +9,24 @@ import pytest
 
 from bftrainer.errors import NoRoomError
 from bftrainer.model.machine import Pilot
-from bftrainer.schedulers.slurm.course import MOST_NODES
-from bftrainer.schedulers.slurm.left import Left
-from bftrainer.schedulers.slurm.parts import USED_UP
-from bftrainer.schedulers.slurm.pilot import Room, command
-from bftrainer.schedulers.slurm.places import CLEARING, IN_USE, NO_GPUS, Here, places
-from bftrainer.schedulers.slurm.rows import JobRow, Machine
-from bftrainer.schedulers.slurm.view import View
+from bftrainer.schedulers.slurm.pilot import PilotResources, command
+from bftrainer.schedulers.slurm.queue.parts import USED_UP
+from bftrainer.schedulers.slurm.queue.places import CLEARING, IN_USE, NO_GPUS, GpuPlaces, places
+from bftrainer.schedulers.slurm.queue.resources import Remaining
+from bftrainer.schedulers.slurm.queue.state import MOST_NODES
+from bftrainer.schedulers.slurm.rows import SlurmJobRow, SlurmMachine
+from bftrainer.schedulers.slurm.view import SlurmView
 from tests.support.slurm_samples import PILOT_JOB
 from tests.unit.schedulers.test_slurm_parts import HARVEST, gpus, main, mixed
 from tests.unit.schedulers.test_slurm_view import NOW, machine, pilot, see, why
 
 SINGLE = replace(HARVEST, gpus=True, preempting=True)
-ONE = Left(1, 250, gpus(1))
+ONE = Remaining(1, 250, gpus(1))
 N1, N2 = ([f"{node}:{i}" for i in range(4)] for node in ("n1", "n2"))
 TAGS = dict(zip((*N1, *N2), "0123456789abcdef", strict=False))
 
 
-def own(gpu: str, **others: object) -> JobRow:
+def own(gpu: str, **others: object) -> SlurmJobRow:
     """A pilot of one GPU, with a core and a quarter of the memory; it runs."""
     node, _, number = gpu.partition(":")
     row = main(700 + len(TAGS) - int(TAGS[gpu], 16), 1, node)
@@ -35,15 +35,15 @@ def own(gpu: str, **others: object) -> JobRow:
     return replace(row, name=f"{like.name}:{number}", **{**change, **others})  # type: ignore[arg-type]
 
 
-def waits(gpu: str, **others: object) -> JobRow:
+def waits(gpu: str, **others: object) -> SlurmJobRow:
     return own(gpu, **{"state": "PENDING", "nodes": (), **others})
 
 
-def look(here: Machine, *jobs: JobRow) -> View:
+def look(here: SlurmMachine, *jobs: SlurmJobRow) -> SlurmView:
     return see(here, *jobs, ours=SINGLE)
 
 
-def claims(view: View) -> list[tuple[str, list[str], int]]:
+def claims(view: SlurmView) -> list[tuple[str, list[str], int]]:
     return [(claim.job, sorted(claim.nodes), claim.count) for claim in view.snapshot.claims]
 
 
@@ -54,6 +54,20 @@ def test_every_free_gpu_is_ours_with_its_part_of_the_node() -> None:
     assert {view.room(gpu).part for gpu in view.snapshot.idle} == {ONE}
     shown = {node.name: node for node in view.snapshot.nodes}
     assert (shown["n2:0"].gres, shown["n2:0"].gpus, shown["n2:0"].cpus) == ("gpu:a100:1", 1, 1)
+
+
+def test_a_pilots_share_of_its_machine_is_that_of_its_cores() -> None:
+    view = look(mixed(n1=1), main(1, 1, "n1"))
+    assert view.room("n2:0").share == view.room("n1:0").share == 0.25
+    one = {name: replace(row, hosts=("127.0.1.1", "vm")) for name, row in mixed(n1=1).nodes.items()}
+    assert look(replace(mixed(n1=1), nodes=one)).room("n2:0").share == 0.125, "both nodes are one machine"
+    whole = see(
+        replace(
+            machine(n1="IDLE", n2="IDLE"),
+            nodes={**one, "n3": replace(one["n2"], name="n3", hosts=("b", "b"))},
+        )
+    )
+    assert (whole.room("n2").share, whole.room("n3").share) == (0.5, 1.0)
 
 
 def test_pilots_keep_their_gpus_and_the_others_make_room_for_main_jobs() -> None:
@@ -91,7 +105,7 @@ def test_a_small_main_job_claims_a_gpu_of_a_node_that_main_jobs_use_in_part() ->
 
 @pytest.mark.parametrize(("running", "tasks"), [((), 4), ((main(1, 1, "n1"),), 3)])
 def test_the_tasks_of_an_array_stay_together_where_the_first_finds_a_free_gpu(
-    running: tuple[JobRow, ...], tasks: int
+    running: tuple[SlurmJobRow, ...], tasks: int
 ) -> None:
     """Seen on the testbed: one task ran beside our pilots and the others on another node, so that a job that
     needed a whole node waited."""
@@ -174,9 +188,9 @@ def test_types_are_kept_apart() -> None:
 )
 def test_pilots_get_whole_cores(cpus: int, threads: int, count: int, each: int) -> None:
     """Slurm rounds what a job asks for up to whole cores: with an odd number the last one finds too few."""
-    free = Left(cpus, 4000, gpus(3))
+    free = Remaining(cpus, 4000, gpus(3))
     row = replace(mixed().nodes["n1"], cpus=cpus, memory_mb=4000, gpus=gpus(3), threads=threads)
-    here = Here(free=free, held={}, waiting={}, cleared=(), why="", shut="")
+    here = GpuPlaces(free=free, held={}, waiting={}, cleared=(), why="", shut="")
     found = [place.part for place in places(row, here) if place.part is not None]
     assert [part.cpus for part in found] == [each] * count
 
@@ -225,12 +239,12 @@ def test_no_further_pilot_goes_where_slurm_plans_a_job_soon() -> None:
 def test_a_pilot_asks_for_its_gpu_and_for_nothing_else() -> None:
     job = replace(PILOT_JOB, gpus=True)
     gpu = Pilot(tag="a" * 32, node="n1:2")
-    words = command(job, gpu, None, Room(part=Left(8, 4000, (("a100", 1),))))
+    words = command(job, gpu, None, PilotResources(part=Remaining(8, 4000, (("a100", 1),))))
     assert "--exclusive" not in words
     assert {"--nodelist=n1", "--gres=gpu:a100:1", "--cpus-per-task=8", "--mem=4000M"} <= set(words)
     assert f"--job-name=bftrainer-0a1b2c3d-{'a' * 32}:2" in words
     with pytest.raises(NoRoomError, match="n1:2: no such GPU is known to be free"):
-        command(job, gpu, None, Room())
+        command(job, gpu, None, PilotResources())
 
 
 @pytest.mark.parametrize("name", ["x", "", "2:3", "-1", "12345", "2x", "../n2"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.slurm import text as slurm_text
 from bftrainer.schedulers.slurm import values
-from bftrainer.schedulers.slurm.text import SEPARATOR
+from bftrainer.schedulers.slurm.dialect import SEPARATOR
 from tests.support.slurm_samples import DATA, MARK, scontrol_22, scontrol_24
 
 

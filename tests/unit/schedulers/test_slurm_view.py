@@ -7,20 +7,20 @@ from dataclasses import replace
 import pytest
 
 from bftrainer.model.machine import Claim, Pilot
-from bftrainer.schedulers.shared.patience import Known
+from bftrainer.schedulers.shared.claims import Known
 from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.slurm import text as slurm_text
-from bftrainer.schedulers.slurm.ours import Ours
+from bftrainer.schedulers.slurm.own_jobs import SlurmOwnJobs
 from bftrainer.schedulers.slurm.pilot import SHORTEST_S
-from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow, Partition, Reservation
-from bftrainer.schedulers.slurm.view import View, interpret, unfit
+from bftrainer.schedulers.slurm.rows import NodeRow, Partition, Reservation, SlurmJobRow, SlurmMachine
+from bftrainer.schedulers.slurm.view import SlurmView, interpret, unfit
 from tests.support.slurm_samples import DATA, MAIN_JOB, MARK, scontrol_22, scontrol_24
 
 NOW = 1795289515.0
-OURS = Ours("0a1b2c3d", "root", frozenset({"root"}), "backfill")
+OURS = SlurmOwnJobs("0a1b2c3d", "root", frozenset({"root"}), "backfill")
 
 
-def machine(*reservations: Reservation, **states: str) -> Machine:
+def machine(*reservations: Reservation, **states: str) -> SlurmMachine:
     """Nodes with these states, in the partitions batch and backfill."""
     rows = {}
     for name, state in states.items():
@@ -30,24 +30,24 @@ def machine(*reservations: Reservation, **states: str) -> Machine:
         "batch": Partition("batch", 10, up=True, default=True, max_s=None),
         "backfill": Partition("backfill", 1, up=True, default=False, max_s=3600.0),
     }
-    return Machine(rows, partitions, reservations)
+    return SlurmMachine(rows, partitions, reservations)
 
 
-def pilot(number: int, node: str, tag: str, **others: object) -> JobRow:
+def pilot(number: int, node: str, tag: str, **others: object) -> SlurmJobRow:
     change = {"state": "RUNNING", "nodes": (node,), "partitions": ("backfill",), "user": "root", **others}
     name = f"bftrainer-0a1b2c3d-{tag * 32}"
     return replace(MAIN_JOB, id=str(number), required=node, name=name, **change)  # type: ignore[arg-type]
 
 
-def pending(number: int, node: str, tag: str, **others: object) -> JobRow:
+def pending(number: int, node: str, tag: str, **others: object) -> SlurmJobRow:
     return pilot(number, node, tag, **{"state": "PENDING", "nodes": (), **others})
 
 
-def why(view: View) -> dict[str, str]:
+def why(view: SlurmView) -> dict[str, str]:
     return {node.name: node.why for node in view.snapshot.nodes}
 
 
-def see(machine_: Machine, *jobs: JobRow, ours: Ours = OURS, **others: object) -> View:
+def see(machine_: SlurmMachine, *jobs: SlurmJobRow, ours: SlurmOwnJobs = OURS, **others: object) -> SlurmView:
     return interpret(machine_, jobs, ours, now=NOW, **others)  # type: ignore[arg-type]
 
 
@@ -286,6 +286,7 @@ def test_pilots_that_end_are_gone_and_others_say_why_they_wait() -> None:
         ("c" * 32, "configuring", None),
         ("d" * 32, "", NOW + 5),
     ]
+    assert view.snapshot.clearing == {Pilot(tag="a" * 32, node="n1", user="")}
 
 
 def test_only_watched_partitions_and_only_where_pilots_can_go() -> None:
@@ -337,6 +338,21 @@ def test_no_pilot_goes_where_main_jobs_could_not_take_its_node() -> None:
     assert why(see(machine(n1="IDLE"), ours=ours)) == {"n1": ""}
 
 
+def test_a_node_that_nobody_uses_and_no_pilot_may_have_is_unused_and_one_in_use_is_shut_as_well() -> None:
+    here = machine(n1="IDLE", n2="ALLOCATED", n3="IDLE+DRAIN")
+    level = replace(here, partitions={n: replace(p, tier=1) for n, p in here.partitions.items()})
+    found = {node.name: node for node in see(level, ours=replace(OURS, preempted=True)).snapshot.nodes}
+    assert {name: node.state for name, node in found.items()} == {"n1": "unused", "n2": "busy", "n3": "busy"}
+    (shut,) = {node.shut for node in found.values()}
+    assert shut.startswith("nothing preempts jobs of partition backfill; set slurm_mode: window")
+    assert {node.shut for node in see(here, ours=replace(OURS, preempted=True)).snapshot.nodes} == {""}
+    down = {**here.partitions, "backfill": replace(here.partitions["backfill"], up=False)}
+    assert {n.shut for n in see(replace(here, partitions=down)).snapshot.nodes} == {
+        "partition backfill is not up; scontrol update PartitionName=... State=UP, or name another in "
+        "slurm_partition"
+    }
+
+
 def test_no_pilot_goes_where_no_partition_of_the_node_has_a_higher_tier() -> None:
     level = machine(n1="IDLE", n2="IDLE")
     partitions = {name: replace(p, tier=1) for name, p in level.partitions.items()}
@@ -345,3 +361,11 @@ def test_no_pilot_goes_where_no_partition_of_the_node_has_a_higher_tier() -> Non
     assert why(see(replace(level, partitions=partitions), ours=ours)) == {"n1": shut, "n2": shut}
     alone = {**level.nodes, "n2": replace(level.nodes["n2"], partitions=("backfill",))}
     assert why(see(replace(level, nodes=alone), ours=ours)) == {"n1": "", "n2": shut}
+
+
+@pytest.mark.parametrize("state", ["REVOKED", "DEADLINE", "OUT_OF_MEMORY", "BOOT_FAIL"])
+def test_a_job_that_has_ended_or_runs_on_another_cluster_of_a_federation_holds_no_node(state: str) -> None:
+    over = replace(MAIN_JOB, state=state, nodes=("n1",), shares=False)
+    assert see(machine(n1="IDLE", n2="IDLE"), over).snapshot.idle == {"n1", "n2"}
+    running = replace(over, state="RUNNING")
+    assert see(machine(n1="IDLE", n2="IDLE"), running).snapshot.idle == {"n2"}

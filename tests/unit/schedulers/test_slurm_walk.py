@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from bftrainer.model.machine import Claim
-from bftrainer.schedulers.shared.wanted import Claims
-from bftrainer.schedulers.slurm.rooms import Rooms
-from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
+from bftrainer.schedulers.shared.claims import Claims
+from bftrainer.schedulers.slurm.queue.resources import Rooms
+from bftrainer.schedulers.slurm.rows import NodeRow, Partition, SlurmJobRow
 from tests.support.slurm_claims import claims
 from tests.support.slurm_samples import MAIN_JOB
 
@@ -24,7 +24,7 @@ HELD = frozenset({"n0", "n1", "n2", "n3"})
 HOPELESS = "ReqNodeNotAvail"
 
 
-def job(number: int, count: int = 1, **others: object) -> JobRow:
+def job(number: int, count: int = 1, **others: object) -> SlurmJobRow:
     return replace(MAIN_JOB, id=str(number), priority=1000 - number, count=count, **others)  # type: ignore[arg-type]
 
 
@@ -35,7 +35,7 @@ def machine(**changed: dict[str, object]) -> dict[str, NodeRow]:
     }
 
 
-def ask(jobs: list[JobRow], where: Rooms | None = None, **changed: dict[str, object]) -> Claims:
+def ask(jobs: list[SlurmJobRow], where: Rooms | None = None, **changed: dict[str, object]) -> Claims:
     rooms = where or Rooms(frozenset(), frozenset(), HELD)
     return claims(jobs, machine(**changed), PARTITIONS, rooms, NOW)
 

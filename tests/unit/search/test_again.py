@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from bftrainer.search.again import again
+from bftrainer.search.files.parse import parse as parse_study
 from bftrainer.search.fill import trainer_of
-from bftrainer.search.parse import parse as parse_study
+from bftrainer.search.resubmit import again
 from bftrainer.spec.parse import parse
 
 STUDY: dict[str, Any] = {

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from math import inf, nan
 
 import pytest
 import yaml
 
 from bftrainer.model.trainer import TrainerStatus
-from bftrainer.search import events
+from bftrainer.search import events, stopping
 from bftrainer.search.decide import step
-from bftrainer.search.stored import loaded, stored_study, stored_trial
-from bftrainer.search.trial import Source, StudyStatus, TrialStatus
+from bftrainer.search.rows import loaded, stored_study, stored_trial
+from bftrainer.search.stopping import unmeasured
+from bftrainer.search.trial import StudyFile, StudyStatus, TrialStatus
 from tests.support.studies import TEXT, Run, spec_of
 
 HALVING = {"halving": {"least": 100, "eta": 2}}
@@ -131,7 +133,7 @@ def test_a_study_goes_on_once_a_trial_shows_something() -> None:
         run.end(number, TrainerStatus.FAILED, says=False)
     assert sorted(run.running) == [3]
     run.report(3, 10)
-    run.tell(events.Room(trials=2))
+    run.tell(events.TrialSlots(trials=2))
     assert sorted(run.running) == [3, 4]
     run.finish()
     assert statuses(run) == {"failed": 3, "completed": 5}
@@ -149,7 +151,7 @@ def test_another_priority_is_that_of_all_trainers_to_come_and_is_stored() -> Non
     run.tell(events.Prioritise(to=5.0))
     assert run.study.spec.trainer.priority == 5.0
     text = yaml.safe_dump({**TEXT, "priority": 2.0}, sort_keys=False)
-    study = replace(run.study, source=Source(text=text, file="s.yaml", base="/work"))
+    study = replace(run.study, source=StudyFile(text=text, file="s.yaml", base="/work"))
     again = loaded(stored_study(study), [stored_trial(t) for t in study.trials.values()])
     assert again.spec.trainer.priority == 5.0
 
@@ -170,11 +172,11 @@ def test_a_trainer_that_its_user_ends_ends_its_trial() -> None:
 
 def test_a_paused_study_goes_on_with_the_same_trials() -> None:
     run = Run(spec_of(parallelism=2))
-    run.tell(events.Pause())
+    run.tell(events.PauseStudy())
     assert sorted(run.stopped) == [0, 1]
     assert not run.running
     assert run.study.ended_at is None
-    run.tell(events.Resume())
+    run.tell(events.ResumeStudy())
     assert run.running == {0: 2, 1: 2}
     run.finish()
     assert run.study.status is StudyStatus.COMPLETED
@@ -197,7 +199,7 @@ def test_what_comes_twice_or_late_changes_nothing() -> None:
     run = Run(spec_of(trials=2, parallelism=1))
     run.end(0)
     before = run.study
-    late = events.Ended(number=0, run=1, status=TrainerStatus.FAILED, reason="", samples=1, value=9.0)
+    late = events.TrialEnded(number=0, run=1, status=TrainerStatus.FAILED, reason="", samples=1, value=9.0)
     run.tell(late)
     run.tell(events.Started(number=0, run=1, trainer=99))
     run.tell(events.Reported(number=0, run=1, samples=900, value=0.0))
@@ -207,20 +209,20 @@ def test_what_comes_twice_or_late_changes_nothing() -> None:
 def test_room_in_the_pool_says_how_many_run_where_the_user_does_not() -> None:
     run = Run(spec_of(parallelism="auto"))
     assert len(run.running) == 1
-    run.tell(events.Room(trials=5))
+    run.tell(events.TrialSlots(trials=5))
     assert len(run.running) == 5
-    run.tell(events.Room(trials=2))
+    run.tell(events.TrialSlots(trials=2))
     run.end(0)
     assert len(run.running) == 4, "none is stopped for it, and none begins"
 
 
 def test_a_trial_stopped_while_it_is_submitted_is_stopped_when_it_is_there() -> None:
-    study, _ = step(Run(spec_of(trials=2, parallelism=1)).study, events.Room(trials=1), 1.0)
+    study, _ = step(Run(spec_of(trials=2, parallelism=1)).study, events.TrialSlots(trials=1), 1.0)
     trial = replace(study.trials[0], trainer=None)
-    study, actions = step(study.put(trial), events.Pause(), 1.0)
+    study, actions = step(study.put(trial), events.PauseStudy(), 1.0)
     assert actions == ()
     study, actions = step(study, events.Started(number=0, run=1, trainer=5), 1.0)
-    assert actions == (events.Stop(number=0, run=1, trainer=5),)
+    assert actions == (events.StopTrial(number=0, run=1, trainer=5),)
 
 
 def test_the_same_seed_and_number_give_the_same_random_parameters() -> None:
@@ -229,3 +231,136 @@ def test_the_same_seed_and_number_give_the_same_random_parameters() -> None:
     assert {n: t.params for n, t in one.study.trials.items()} == {
         n: t.params for n, t in other.study.trials.items()
     }
+
+
+def test_a_number_that_is_none_fails_its_trial_and_not_the_search() -> None:
+    """As where a learning rate is so high that the loss is NaN from the first step on."""
+    run = Run(spec_of(parallelism=1, retries=0), lambda n, _: [nan, inf, -inf, nan, 3.0, 2.0, nan, 4.0][n])
+    run.report(0, 10)
+    run.finish()
+    assert statuses(run) == {"failed": 5, "completed": 3}
+    assert run.study.status is StudyStatus.COMPLETED
+    assert run.study.trials[0].reason == "its 'loss' was nan after 800 samples"
+    best = run.study.best()
+    assert best is not None and best.trial.number == 5
+
+
+def test_a_search_ends_at_once_when_so_many_trials_have_ended_without_the_metric() -> None:
+    run = Run(spec_of(parallelism=5, retries=0))
+    for number in range(5):
+        run.tell(events.Unmeasured(number=number, run=1, names=("error",)))
+    assert unmeasured(run.study).startswith("trial 0 reports error, and no 'loss' so far; ")
+    for number in range(3):
+        assert run.study.status is StudyStatus.RUNNING
+        run.end(number, says=False)
+    assert run.study.status is StudyStatus.ENDED and not run.running
+    assert run.stopped == [3, 4, 5, 6], "what had begun meanwhile does not train to its end"
+    assert run.study.reason.startswith(
+        "3 trials ended without a report of 'loss' (give_up_after: 3); trial 0: "
+    )
+
+
+def test_a_slip_in_the_name_of_the_metric_ends_the_search_with_the_first_reports() -> None:
+    run = Run(spec_of(parallelism=5, retries=0, metric="val_loss"))
+    for number in range(3):
+        assert run.study.status is StudyStatus.RUNNING
+        run.tell(events.Unmeasured(number=number, run=1, names=("Val-Loss", "lr")))
+    assert run.study.status is StudyStatus.ENDED and not run.running
+    assert run.study.reason.endswith("trial 0: it reported Val-Loss, lr; is it 'metric: Val-Loss'?")
+
+
+@pytest.mark.parametrize(
+    ("metric", "name", "alike", "ends"),
+    [
+        ("accuracy", "acuracy", True, True),
+        ("accuracy", "accuarcy", True, True),
+        ("val_loss", "Val-Loss", True, True),
+        ("val_loss", "valloss", False, False),
+        ("loss/val", "losss/val", True, True),
+        ("score", "skore", True, False),
+        ("f1_micro", "f1_macro", True, False),
+        ("val_loss", "eval_loss", True, False),
+        ("auroc", "auprc", True, False),
+        ("mse", "mae", False, False),
+        ("map", "mape", True, False),
+        ("loss", "cost", False, False),
+        ("top1", "top5", False, False),
+        ("a" * 100, "ab" * 50, False, False),
+        ("a" * 300, "a" * 299, False, False),
+    ],
+)
+def test_names_that_share_most_of_their_letters_are_told_and_a_slip_of_the_pen_ends_the_search(
+    metric: str, name: str, alike: bool, ends: bool
+) -> None:
+    run = Run(spec_of(parallelism=5, retries=0))
+    run.study = replace(run.study, spec=replace(run.study.spec, metric=metric))
+    run.tell(events.Unmeasured(number=0, run=1, names=(name,)))
+    assert run.study.trials[0].slip == (name if alike else "")
+    for number in (1, 2):
+        run.tell(events.Unmeasured(number=number, run=1, names=(name,)))
+    assert run.study.status is (StudyStatus.ENDED if ends else StudyStatus.RUNNING)
+
+
+def test_names_are_compared_once_when_they_change_and_not_at_every_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[str] = []
+    monkeypatch.setattr(stopping, "_alike", lambda metric, name: bool(compared.append(name)))
+    run = Run(spec_of(parallelism=5, metric="val_loss"))
+    run.tell(events.Unmeasured(number=0, run=1, names=("a", "b")))
+    for _ in range(5):
+        run.tell(events.TrialSlots(trials=5))
+        unmeasured(run.study)
+    assert compared == ["a", "b"]
+    run.tell(events.Unmeasured(number=0, run=1, names=("a", "c")))
+    assert compared == ["a", "b", "a", "c"]
+
+
+@pytest.mark.parametrize("name", ["loss", "train_loss", "val_acc", "val_loss_2", "val_lost", "vel_loss"])
+def test_another_figure_that_comes_first_ends_nothing(name: str) -> None:
+    run = Run(spec_of(parallelism=5, retries=0, metric="val_loss"))
+    for number in range(5):
+        run.tell(events.Unmeasured(number=number, run=1, names=(name,)))
+    assert unmeasured(run.study)
+    run.report(4, 10)
+    assert not unmeasured(run.study)
+    run.finish()
+    assert run.study.status is StudyStatus.COMPLETED and statuses(run) == {"completed": 8}
+
+
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_a_study_ends_at_its_target(direction: str) -> None:
+    sign = 1.0 if direction == "maximize" else -1.0
+    own = spec_of(parallelism=2, direction=direction, target=sign * 3.0)
+    run = Run(own, lambda n, samples: sign * (n + samples / 800))
+    for number in range(2):
+        run.end(number)
+    assert run.study.status is StudyStatus.RUNNING
+    run.report(3, 100)  # 3.125: before the end of its rung
+    assert run.study.status is StudyStatus.ENDED and run.study.ended_at == 1.0
+    assert run.study.reason == f"trial 3 has reached loss {sign * 3.125:g} (target: {sign * 3:g})"
+    assert statuses(run) == {"completed": 2, "cancelled": 2} and run.stopped == [2, 3]
+    best = run.study.best()
+    assert best is not None
+    assert (best.trial.number, best.value, best.short_of) == (3, sign * 3.125, 800)
+
+
+def test_a_study_ends_on_a_plateau() -> None:
+    values = [5.0, 4.0, 3.9, 3.95, 3.85, 1.0, 0.5, 0.1]
+    run = Run(spec_of(parallelism=1, plateau={"results": 3, "change": 0.2}), lambda n, _: values[n])
+    run.finish()
+    assert run.study.reason == "none of its last 3 results was better than loss 4 (plateau)"
+    assert [n for n, _ in run.started] == [0, 1, 2, 3, 4]
+    own = stored_study(replace(run.study, source=StudyFile(text=yaml.safe_dump(TEXT), file="", base="/")))
+    again = loaded(own, [stored_trial(t) for t in run.study.trials.values()])
+    assert (again.record, again.since_record) == (4.0, 3)
+
+
+def test_trials_say_when_they_began_and_ended() -> None:
+    run = Run(spec_of(trials=2, parallelism=1, stopping=HALVING))
+    first = run.study.trials[0]
+    assert (first.began_at, first.ended_at) == (1.0, None)
+    run.now = 5.0
+    run.finish()
+    ended = run.study.trials
+    assert [(t.began_at, t.ended_at) for t in ended.values()] == [(1.0, 5.0), (5.0, 5.0)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.search.parse import parse
+from bftrainer.search.files.parse import parse
 from bftrainer.search.plan.ahead import ahead, late
 
 STUDIES = Path(__file__).parents[3] / "trainers" / "studies"

@@ -9,9 +9,10 @@ import optuna
 import pytest
 import yaml
 
-from bftrainer.daemon.study_views import Now, study_view, trial_view
+from bftrainer.cli.studies.mirror import follow
+from bftrainer.daemon.answers.views.studies import Now, study_view, trial_view
 from bftrainer.errors import BftrainerError
-from bftrainer.search.mirror import Mirror
+from bftrainer.search.optuna.mirror import Mirror
 from tests.support.studies import TEXT, Run, spec_of
 
 KEYS: dict[str, Any] = {"stopping": {"halving": {"least": 100, "eta": 2}}, "sampler": "random"}
@@ -91,3 +92,27 @@ def test_what_is_no_database_is_told(run: Run, tmp_path: Path) -> None:
     (tmp_path / "o.db").write_text("a text" * 1000)
     with pytest.raises(BftrainerError, match="file is not a database"):
         Mirror(f"sqlite:///{tmp_path / 'o.db'}").update(told(run))
+
+
+class Told:
+    """A client to which a daemon tells of one study."""
+
+    def __init__(self, study: dict[str, Any]) -> None:
+        self._study = study
+
+    def study(self, name: str) -> dict[str, Any]:
+        """What the client of the API returns."""
+        return self._study
+
+
+def test_nobody_writes_where_another_user_says(run: Run, tmp_path: Path, url: str) -> None:
+    """An admin may see others' studies, and would write a file anywhere."""
+    path = tmp_path / "theirs.db"
+    text = yaml.safe_dump({**TEXT, **KEYS, "storage": f"sqlite:///{path}"})
+    study = told(run) | {"user": "mallory", "text": text, "base": "/", "ended_at": 1.0}
+    client: Any = Told(study)
+    with pytest.raises(BftrainerError, match="s is mallory's, and so is the storage that it names"):
+        follow(client, "s", 0.0, lambda known: None, patient=False)
+    assert not path.exists()
+    follow(client, "s", 0.0, lambda known: None, url, patient=False)
+    assert Path(url.removeprefix("sqlite:///")).exists() and not path.exists()

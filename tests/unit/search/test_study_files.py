@@ -10,13 +10,14 @@ import pytest
 import yaml
 
 from bftrainer.search.brackets import Bracket, brackets
+from bftrainer.search.files.parse import parse
+from bftrainer.search.files.schema import RESERVED
 from bftrainer.search.fill import command_of, trainer_of
-from bftrainer.search.parse import parse
-from bftrainer.search.schema import RESERVED
-from bftrainer.search.space import grid
-from bftrainer.search.storage import shown
+from bftrainer.search.grid import Grid
+from bftrainer.search.optuna.storage import shown
 from bftrainer.search.study import Sampler, Stopping, StoppingKind
 from bftrainer.spec.located_yaml import SpecError
+from bftrainer.spec.parse import parse as parse_trainer
 from tests.support.studies import TEXT, spec_of
 
 SPACE: dict[str, Any] = {
@@ -53,6 +54,8 @@ def test_a_whole_file_becomes_a_spec() -> None:
     ("change", "told"),
     [
         ({"space": {"lr": {"flot": [0, 1]}}}, "unknown key 'space.lr.flot'; did you mean 'float'?"),
+        ({"space": {"choice": {"flot": [0, 1]}}}, "unknown key 'space.choice.flot'; did you mean 'float'?"),
+        ({"space": {"choice": 1}}, "space.choice: 1: expected further keys: float, int, choice"),
         ({"space": {"lr": {"float": [1, 0]}}}, "the lowest value comes first"),
         ({"space": {"lr": {"float": [0, 1], "log": True}}}, "log: true needs numbers above 0"),
         ({"space": {"lr": {"int": [1, 2], "choice": [1]}}}, "int and choice is given"),
@@ -140,7 +143,7 @@ def test_a_condition_that_never_holds_is_told_with_the_values_that_there_are(
 def test_a_condition_may_name_each_value_that_there_is(parent: dict[str, Any], value: Any) -> None:
     spec = spec_of(space={"a": parent, "lr": {"float": [0, 1], "when": {"a": value}}})
     first, second = spec.space
-    assert any(second.applies({"a": other}) for other in first.on_grid())
+    assert any(second.applies({"a": other}) for other in (first.value(i) for i in range(first.count())))
 
 
 def test_a_condition_on_a_grid_may_name_one_of_its_points() -> None:
@@ -153,7 +156,8 @@ def test_a_condition_on_a_grid_may_name_one_of_its_points() -> None:
 
 def test_a_grid_has_every_point_once_and_conditions_hold_in_it() -> None:
     spec = spec_of(**with_space(), sampler="grid", trials=100)
-    points = list(grid(spec.space))
+    grid = Grid(spec.space, 1000)
+    points = [grid.point(number) for number in range(grid.size)]
     assert len(points) == len(set(points)) == spec.trials == 3 * (3 + 1)
     assert sorted({dict(p)["lr"] for p in points}) == pytest.approx([0.001, 0.01, 0.1])
     assert {dict(p).get("momentum") for p in points} == {0.0, 0.45, 0.9, None}
@@ -173,6 +177,11 @@ def test_a_trial_is_a_trainer_with_a_name_and_a_folder_of_its_own() -> None:
     spec = spec_of(trainer={**TEXT["trainer"], "env": {"SEED": "{seed}", "N": "{trial}"}})
     own = trainer_of(spec, 5, (("lr", 0.25),), run=2, samples=100, checkpoint_dir="/c/5")
     assert (own.name, own.samples, own.checkpoint_dir) == ("s.5.2", 100, "/c/5")
+    assert own.folder == "/c/5-files", "the same in each of its runs"
+    shared = trainer_of(
+        spec_of(folders="shared"), 5, (("lr", 0.25),), run=2, samples=1, checkpoint_dir="/c/5"
+    )
+    assert shared.folder == ""
     assert own.command == ("python", "t.py", "--lr", "0.25")
     env = dict(own.env)
     assert env["N"] == "5"
@@ -226,3 +235,43 @@ def test_an_empty_study_file_is_told_which_keys_it_needs(text: str) -> None:
     needs = "a study needs at least name, trainer, space, metric, trials and budget"
     with pytest.raises(SpecError, match=rf"^s\.yaml:1: empty; {needs}$"):
         parse(text, "s.yaml", Path("/"))
+
+
+def test_a_condition_may_name_several_values() -> None:
+    space = {
+        "optimizer": {"choice": ["sgd", "adam", "rmsprop"]},
+        "momentum": {"float": [0.0, 0.9], "step": 0.9, "when": {"optimizer": ["sgd", "rmsprop"]}},
+    }
+    trainer = {"command": "python t.py {optimizer} {momentum}", "nodes": 4}
+    spec = spec_of(space=space, trainer=trainer)
+    grid = Grid(spec.space, 100)
+    points = [grid.point(n) for n in range(grid.size)]
+    assert [point for point in points if len(point) == 1] == [(("optimizer", "adam"),)]
+    assert len(set(points)) == 5
+    for wrong, told in (
+        (["sgd", "adamw"], "optimizer is never 'adamw'; give one of its values"),
+        ([], "space.momentum.when.optimizer: list should have at least 1 item"),
+        ({"a": 1}, "space.momentum.when.optimizer: input should be a valid list"),
+    ):
+        with pytest.raises(SpecError, match=re.escape(told)):
+            momentum = {**space["momentum"], "when": {"optimizer": wrong}}
+            spec_of(space={**space, "momentum": momentum}, trainer=trainer)
+
+
+def test_a_command_of_a_study_may_be_a_line() -> None:
+    spec = spec_of(trainer={"command": "python t.py --lr {lr} --note 'a {trial}'", "nodes": 2}, budget=1e3)
+    assert spec.trainer.command == ("python", "t.py", "--lr", "{lr}", "--note", "a {trial}")
+    assert spec.budget == 1000 and isinstance(spec.budget, int)
+
+
+def test_a_trainer_and_a_study_are_told_apart() -> None:
+    with pytest.raises(SpecError, match=r"^s\.yaml:1: this is a study: bftrainer study submit"):
+        parse_trainer(yaml.safe_dump(TEXT), "s.yaml", Path("/"))
+    with pytest.raises(SpecError, match=r"^t\.yaml:1: this is a trainer: bftrainer submit"):
+        parse("name: a\ncommand: run\nnodes: 2\n", "t.yaml", Path("/"))
+
+
+def test_studies_without_a_seed_have_different_ones() -> None:
+    one, other = spec_of(name="one"), spec_of(name="other")
+    assert one.seed != other.seed and one.seed == spec_of(name="one", trials=3).seed
+    assert spec_of(seed=0).seed == 0

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
 import json
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
 
-from bftrainer.cli.shared.studies import sparkline, study_line
-from bftrainer.cli.shared.study_tables import chosen as of_table
-from bftrainer.cli.study_export import write_csv
-from bftrainer.daemon.study_views import Now, TrialTexts, chosen, study_view, trial_view
+from bftrainer.cli.studies.export import write_csv
+from bftrainer.cli.studies.tables import chosen as of_table
+from bftrainer.cli.studies.tables import status_of
+from bftrainer.cli.studies.words import sparkline, study_line
+from bftrainer.daemon.answers.views.studies import (
+    LiveTrainer,
+    Now,
+    TrialPart,
+    TrialTexts,
+    chosen,
+    study_row,
+    study_view,
+    trial_view,
+)
 from bftrainer.errors import BftrainerError
 from bftrainer.search import Study, events
 from bftrainer.search import trial as model
-from bftrainer.search.export import as_optuna, in_storage
-from bftrainer.search.pictures import page
-from bftrainer.search.stored import loaded, stored_study, stored_trial
-from bftrainer.search.trial import Source, TrialStatus
+from bftrainer.search.optuna.export import as_optuna, in_storage
+from bftrainer.search.optuna.pictures import page
+from bftrainer.search.rows import brief, loaded, stored_study, stored_trial
+from bftrainer.search.trial import StudyFile, Trial, TrialStatus
 from tests.support.studies import TEXT, Run, spec_of
 
 HALVING = {"halving": {"least": 100, "eta": 2}}
@@ -63,25 +75,40 @@ def test_the_rungs_tell_how_many_trials_have_ended_them(run: Run) -> None:
 
 def test_of_a_study_only_what_has_changed_is_made_into_text_again(run: Run) -> None:
     texts = TrialTexts()
-    first = texts.of(run.study, {}, 1)
+    first = list(texts.of(run.study, {}, 1).values())
     other = run.study.put(replace(run.study.trials[3], reason="why"))
-    again = texts.of(other, {}, 1)
+    again = list(texts.of(other, {}, 1).values())
     assert [n for n, (old, new) in enumerate(zip(first, again, strict=True)) if old is not new] == [3]
     assert json.loads(again[3])["reason"] == "why"
-    live = {trainer: (2, 700) for trainer in [other.trials[5].trainer] if trainer is not None}
-    assert [len(json.loads(text)["course"]) for text in texts.of(other, live, 1)] == [1] * 8
+    live = {trainer: LiveTrainer(2, 700) for trainer in [other.trials[5].trainer] if trainer is not None}
+    assert [len(json.loads(text)["course"]) for text in texts.of(other, live, 1).values()] == [1] * 8
     assert json.loads(texts.of(other, {}, 0)[0])["course"] == []
 
 
 def test_of_many_trials_the_best_are_told(run: Run) -> None:
     texts = TrialTexts()
-    assert [json.loads(text)["number"] for text in texts.of(run.study, {}, 1, 3)] == [0, 1, 2]
+    assert [json.loads(text)["number"] for text in texts.of(run.study, {}, 1, TrialPart(3)).values()] == [
+        0,
+        1,
+        2,
+    ]
     worse = replace(run.study, spec=replace(run.study.spec, maximize=True))
     assert [t.number for t in chosen(worse, 5)] == [0, 1, 3, 2, 7], "those that came furthest come first"
     running = worse.put(replace(worse.trials[6], status=TrialStatus.RUNNING))
     assert [t.number for t in chosen(running, 2)] == [6, 0]
     assert [t.number for t in chosen(running, 8)] == list(range(8))
     assert study_view(run.study, {}, Now())["failed"] is None
+
+
+def test_an_answer_has_as_many_trials_as_fit_and_the_next_one_the_others(run: Run) -> None:
+    texts = TrialTexts()
+    whole = texts.of(run.study, {}, 1)
+    some = texts.of(run.study, {}, 1, TrialPart(bytes=3 * len(whole[0])))
+    assert list(some) in ([0, 1], [0, 1, 2]) and all(some[n] == whole[n] for n in some)
+    rest = texts.of(run.study, {}, 1, TrialPart(after=max(some)))
+    assert {**some, **rest} == whole
+    assert list(texts.of(run.study, {}, 1, TrialPart(bytes=1))) == [0], "one in any case"
+    assert list(TrialTexts().of(run.study, {}, 1, TrialPart(after=7))) == []
 
 
 def test_a_study_that_ends_before_a_rung_has_the_best_last_report() -> None:
@@ -116,6 +143,37 @@ def test_csv_has_a_row_for_each_trial(run: Run) -> None:
     assert head.endswith(",lr")
     assert first.startswith("0,completed,3,800,0.125,4,0,")
     assert len(rest) == 7
+
+
+def test_no_cell_of_csv_begins_a_formula(run: Run) -> None:
+    view = told(run)
+    row = {**view["table"][0], "reason": "=cmd|' /C calc'!A0", "params": {"lr": "@x"}, "value": -0.5}
+    out = io.StringIO()
+    write_csv({**view, "table": [row, *({**row, "reason": f"{sign}1"} for sign in "+-@=\t")]}, out)
+    rows = list(csv.DictReader(io.StringIO(out.getvalue())))
+    assert [own["reason"][0] for own in rows] == ["'"] * 6
+    assert (rows[0]["lr"], rows[0]["value"]) == ("'@x", "-0.5")
+
+
+@pytest.mark.parametrize(
+    "choices", [["$\\frac{", "$x_{$"], ["x" * 12_000, "b"], ["\n" * 4000, "b"], ["a", "b"]]
+)
+def test_the_page_bears_every_text_and_number(run: Run, choices: list[str]) -> None:
+    view = told(run)
+    text = json.dumps({**TEXT, "metric": "$\\frac{", "space": {"lr": {"choice": choices}}})
+    values = [1e308, -1e308, 1.0, 2.0]
+    table = [
+        {
+            **row,
+            "params": {"lr": choices[row["number"] % 2]},
+            "value": values[row["number"] % 4],
+            "results": [[800, values[row["number"] % 4]]],
+        }
+        for row in view["table"]
+    ]
+    made = page({**view, "text": text, "metric": "$\\frac{", "best": None, "table": table})
+    assert made.count("<h2>") == 5 and "<script" not in made
+    assert len(made) < 4_000_000
 
 
 def test_the_brackets_of_hyperband_are_named_as_rungs_count_within_them() -> None:
@@ -181,7 +239,7 @@ def test_a_study_is_read_back_from_the_store_as_it_was(run: Run) -> None:
     assert again.brackets == study.brackets
     assert (again.status, again.ended_at, again.source) == (
         *(study.status, study.ended_at),
-        Source(text=text, file="s.yaml", base="/work"),
+        StudyFile(text=text, file="s.yaml", base="/work"),
     )
     assert as_optuna(told(run)).best_trial.user_attrs["number"] == 0
 
@@ -190,3 +248,38 @@ def test_a_sparkline_goes_from_the_lowest_to_the_highest() -> None:
     assert sparkline([(1, 0.0), (2, 0.5), (3, 1.0)]) == "▁▅█"
     assert sparkline([(1, 3.0)]) == "▁"
     assert sparkline([]) == ""
+
+
+def test_a_trial_whose_trainer_waits_for_nodes_waits_with_the_samples_that_it_has() -> None:
+    run = Run(spec_of(parallelism=2, sampler="random"), lambda number, samples: 1.0)
+    first, second = (run.study.trials[n].trainer or 0 for n in (0, 1))
+    live = {first: LiveTrainer(0, 96_336, waits=True), second: LiveTrainer(2, 700)}
+    rows = [json.loads(text) for text in TrialTexts().of(run.study, live, 1).values()]
+    assert [(t["status"], t["samples"], t["nodes"]) for t in rows[:2]] == [
+        ("waiting", 96_336, 0),
+        ("running", 700, 2),
+    ]
+    view = study_view(run.study, live, Now())
+    assert view["counts"] == view["rungs"][0]["trials"] == {"waiting": 1, "running": 1}
+    assert study_row(run.study, None, live)["counts"] == view["counts"]
+
+
+def test_a_trial_whose_trainer_did_its_work_without_a_value_is_not_told_as_failed() -> None:
+    run = Run(spec_of(parallelism=1, sampler="random", give_up_after="never"), lambda number, samples: nan)
+    run.end(0)
+    trial = run.study.trials[0]
+    row = trial_view(run.study, trial)
+    assert row["status"] == "failed" and status_of(row) == "no value", "programs read the status"
+    assert row["samples"] == 800 and row["trainer_id"] is not None
+    assert (
+        study_view(run.study, {}, Now())["counts"]["no value"] == brief(run.study)["counts"]["no value"] == 1
+    )
+    assert status_of({**row, "failures": 2}) == "failed"
+
+
+def test_what_waits_for_the_store_of_a_trial_is_nothing_to_a_collection_of_garbage() -> None:
+    params = tuple((f"p{number}", number / 7) for number in range(100))
+    data = stored_trial(Trial(number=1, params=params, course=((8, 0.5),))).data
+    for _ in range(3):  # tuples within tuples come first
+        gc.collect()
+    assert not any(map(gc.is_tracked, [data["params"], *data["params"], *data["course"]]))

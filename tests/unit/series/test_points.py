@@ -33,3 +33,9 @@ def test_csv_has_a_line_for_each_point_and_a_column_for_each_figure() -> None:
 def test_names_with_commas_and_quotes_stay_one_cell() -> None:
     (head, _) = csv.reader(io.StringIO(as_csv(points_of([row(1, **{'a,"b"': 1.0})]))))
     assert head[-1] == 'a,"b"'
+
+
+def test_no_name_of_a_figure_begins_a_formula() -> None:
+    figures = {f"{sign}cmd|' /C calc'!A0": 1.0 for sign in "=+-@\t"}
+    (head, _) = csv.reader(io.StringIO(as_csv(points_of([row(1, **figures)]))))
+    assert [name[0] for name in head[len(FIXED) :]] == ["'"] * 5

@@ -117,6 +117,13 @@ def test_a_sites_daemon_runs_pilots_as_their_users(nowhere: dict[str, str], tmp_
     admins = write(tmp_path / "d.yaml", "admins: [root, '@ops']\n")
     assert load({}, file=admins, environ=nowhere).admins == ("root", "@ops")
     assert load({"admins": "root '@two words'"}, environ=nowhere).admins == ("root", "@two words")
+    of_domain = ("EXAMPLE\\alice", "alice@ad.example.org", "@EXAMPLE\\domain admins")
+    text = "EXAMPLE\\alice alice@ad.example.org '@EXAMPLE\\domain admins'"
+    assert load({"admins": text}, environ=nowhere).admins == of_domain
+    quoted = write(
+        tmp_path / "e.yaml", "admins: [EXAMPLE\\alice, alice@ad.example.org, '@EXAMPLE\\domain admins']\n"
+    )
+    assert load({}, file=quoted, environ=nowhere).admins == of_domain
 
 
 @pytest.mark.parametrize(
@@ -438,11 +445,7 @@ def test_a_message_repeats_so_much_of_a_value(nowhere: dict[str, str]) -> None:
     assert len(str(error.value)) < 500 and "(100,002 characters)" in str(error.value)
 
 
-def test_a_request_has_room_for_the_largest_spec(nowhere: dict[str, str]) -> None:
-    assert load({"max_spec_kb": 100, "max_request_kb": 200}, environ=nowhere).max_spec_kb == 100
-    with pytest.raises(SettingsError) as error:
-        load({"max_spec_kb": 100}, environ=nowhere)
-    assert (
-        "max_spec_kb 100 is more than half of max_request_kb 64, and a spec takes up to twice its size in a "
-        "request; lower max_spec_kb, or set max_request_kb to 200 or more"
-    ) in str(error.value)
+@pytest.mark.parametrize("name", ["max_request_kb", "keep_reports_every_s", "min_free_files"])
+def test_a_bound_that_was_a_setting_is_named(nowhere: dict[str, str], name: str) -> None:
+    with pytest.raises(SettingsError, match=f"'{name}' is no setting any more: this bound is fixed; take it"):
+        load({name: 1}, environ=nowhere)

@@ -40,7 +40,6 @@ def site(place: Path) -> Settings:
         "socket": place / "run" / "daemon.sock",
         "pilot_python": "/bin/sh",
         "min_free_mb": 0,
-        "min_free_files": 0,
     }
     return load(given, file=None, environ={"XDG_CONFIG_HOME": "/none", "BFTRAINER_SITE_CONFIG": "/none"})
 

@@ -39,6 +39,7 @@ def test_a_rule_for_two_commands_as_a_groups_members_is_right() -> None:
         "(%trainers) NOPASSWD: sha224:ab12, sha256:cd34 /usr/bin/sbatch",
         "(%trainers) TIMEOUT=10 NOPASSWD: NOEXEC: /usr/bin/sbatch",
         "(alice, #1234, %#1234) NOPASSWD: /usr/bin/sbatch",
+        r'(EXAMPLE\alice, "EXAMPLE\\jo li", "%EXAMPLE\\domain users") NOPASSWD: /usr/bin/sbatch',
         "(%trainers : %trainers) NOPASSWD: /usr/bin/sbatch --parsable",
     ],
 )
@@ -51,6 +52,7 @@ def test_a_rule_may_say_the_same_in_other_words(line: str) -> None:
     [
         ("(%trainers) NOPASSWD: /usr/bin/sbatch, /usr/bin/env", "may also run /usr/bin/env"),
         ("(%trainers) NOPASSWD: ALL", "may also run ALL"),
+        (r'("EXAMPLE\\jo li", "root") NOPASSWD: /usr/bin/sbatch', "commands as root"),
         ("(%trainers) NOPASSWD: /tmp/sbatch, /home/eve/scancel", "run /tmp/sbatch, /home/eve/scancel as"),
         ("(%trainers) NOPASSWD: sha224:ab12 /tmp/sbatch", "may also run /tmp/sbatch"),
         ("(%trainers) NOPASSWD: ALL, !/usr/bin/sbatch", "may also run ALL, !/usr/bin/sbatch"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 
 from benchmarks.testbeds import runs as probe
 from benchmarks.testbeds import workload
+from benchmarks.testbeds.errors import TestbedError
 from benchmarks.testbeds.runs import MainRun
 from benchmarks.testbeds.workload import MainJob
 from bftrainer.traces.intervals import LogError
 from bftrainer.traces.logs import LogOptions
-from slurm.testbed.load import ended
+from slurm.testbed.load import Load, ended
 
 SWF = """\
 ; UnixStartTime: 1000
@@ -153,3 +155,26 @@ def test_the_spread_of_waits() -> None:
 def test_as_many_jobs_as_the_demonstration_takes_make_its_load(seconds: float, nodes: int) -> None:
     count = workload.enough(nodes, seconds)
     assert len(workload.jobs_for(nodes, seconds, 0.4, count=count, seed=0)) == count
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Unable to contact slurm controller (connect failure)",
+        "Batch job submission failed: Connection reset by peer",
+        "Batch job submission failed: Socket timed out on send/recv operation",
+    ],
+)
+def test_a_job_is_looked_for_when_the_controller_stopped_while_it_was_submitted(
+    tmp_path: Path, said: str
+) -> None:
+    class Bed:
+        plan = SimpleNamespace(directory=tmp_path)
+
+        def run(self, command: list[str], **how: object) -> SimpleNamespace:
+            if command[0] == "sbatch":
+                raise TestbedError(f"sbatch: error: {said}")
+            return SimpleNamespace(stdout="7+0")
+
+    job = MainJob(1, 0, 1, 1, 60, "whole node", (("--nodes=1",),))
+    assert Load(Bed(), [job]).hand_in(job, None) == 7  # type: ignore[arg-type]

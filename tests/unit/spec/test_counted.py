@@ -63,7 +63,7 @@ def test_all_launchers_may_ask_for_gpus(launcher: str) -> None:
         (["gpus: {max: 2}", BOTH], "what is measured does not tell local from across"),
         (["gpus: {max: 2}", "curve: {local: [[1, 1]]}"], "two curves over GPUs: {local: ..., across: ...}"),
         (["gpus: {max: 2}", "curve: {local: 1, across: [[1, 1]]}", "scalability: given"], "curve: 1: "),
-        (["gpus: 3"], "gpus: 3: expected further keys: min, max"),
+        (["gpus: '3'"], "gpus: '3': expected further keys: min, max"),
     ],
 )
 def test_errors_say_what_to_do(lines: list[str], told: str) -> None:

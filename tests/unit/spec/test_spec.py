@@ -16,7 +16,7 @@ from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.spec import located_yaml
 from bftrainer.spec import parse as spec_files
 from bftrainer.spec.located_yaml import SPEC, SpecError
-from bftrainer.spec.parse import parse, parse_many
+from bftrainer.spec.parse import parse, parse_many, require_files
 
 GOOD = """\
 name: digits-8
@@ -203,9 +203,9 @@ def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
         ("weight: .nan", 4, "weight: nan: input should be a finite number"),
         ("weight: true", 4, "weight: True: input should be a valid number"),
         (
-            "env: {PORT: 80}",
+            "env: {PORT: null}",
             4,
-            "env.PORT: 80: input should be a valid string; quote it if it is meant as text",
+            "env.PORT: None: input should be a valid string; quote it if it is meant as text",
         ),
         ("env: {1A: x}", 4, "env: '1A': not a variable that a spec can set; rename it"),
         ("env: {BFTRAINER_X: x}", 4, "env: 'BFTRAINER_X': not a variable that a spec can set; rename it"),
@@ -281,7 +281,12 @@ def test_an_error_says_where_what_and_what_to_do(added: str, line: int, said: st
             "spec.yaml:3: nodes.min: 0: input should be greater than or equal to 1",
         ),
         (GOOD.replace("min: 2", "min: '2'"), "spec.yaml:3: nodes.min: '2': input should be a valid integer"),
-        (GOOD.replace("{min: 2, max: 8}", "8"), "spec.yaml:3: nodes: 8: expected further keys: min, max"),
+        (GOOD.replace("{min: 2, max: 8}", "0"), "spec.yaml:3: nodes.max: 0: input should be greater than"),
+        (
+            GOOD.replace("{min: 2, max: 8}", "2-8"),
+            "spec.yaml:3: nodes: '2-8': expected further keys: min, max, multiple_of, sizes, workers, such "
+            "as nodes: {min: 1, max: 4}",
+        ),
         ("command: [a]\nnodes: {max: 1}\n", "spec.yaml:1: 'name' is missing; add it"),
         (
             GOOD.replace("digits-8", "a: b: c"),
@@ -408,17 +413,102 @@ def test_only_decimal_numbers_are_numbers() -> None:
     for number in ("010", "0x10", "0o10", "1_0", "1:0"):
         (said,) = refused(GOOD.replace("max: 8", f"max: {number}"))
         assert said == (
-            f"spec.yaml:3: nodes.max: {number!r}: input should be a valid integer; give a whole number, all "
-            "digits written out"
+            f"spec.yaml:3: nodes.max: {number!r}: input should be a valid integer; give a whole number"
         )
         (said,) = refused(GOOD + f"weight: {number}")
         assert said.endswith("input should be a valid number; give a number in decimal digits")
 
 
-@pytest.mark.parametrize("word", ["true", "null", "~", "12", "1.5", ".inf"])
-def test_quoted_words_are_text(word: str) -> None:
+@pytest.mark.parametrize("word", ["null", "~"])
+def test_only_quoted_null_is_text(word: str) -> None:
     assert read(GOOD + f"env: {{A: '{word}'}}").env == (("A", word),)
     assert any("env.A" in said for said in refused(GOOD + f"env: {{A: {word}}}"))
+
+
+@pytest.mark.parametrize("word", ["true", "True", "12", "1.50", ".inf", "1e-3", "+4", "9" * 60])
+@pytest.mark.parametrize("quote", ["", "'"])
+def test_words_and_variables_are_texts_as_they_are_written(word: str, quote: str) -> None:
+    written = f"{quote}{word}{quote}"
+    assert read(GOOD + f"env: {{A: {written}}}").env == (("A", word),)
+    assert read(GOOD.replace('"0.1"', written)).command == ("python", "train.py", "--lr", word)
+    (many,) = parse_many(f"- name: a\n  command: [x, {written}]\n  nodes: {{max: 1}}", "all.yaml")
+    assert many.command == ("x", word)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("python train.py --lr 1e-3", ("python", "train.py", "--lr", "1e-3")),
+        ("python train.py --note 'a b' --tag=\"c d\"", ("python", "train.py", "--note", "a b", "--tag=c d")),
+        ("|\n  python train.py \\\n    --lr 1\n", ("python", "train.py", "--lr", "1")),
+        (">\n  python train.py\n  --lr 1\n", ("python", "train.py", "--lr", "1")),
+        ("python train.py --no '#1'", ("python", "train.py", "--no", "#1")),
+        ("run", ("run",)),
+    ],
+)
+def test_a_command_may_be_a_line(line: str, words: tuple[str, ...]) -> None:
+    assert read(f"name: a\ncommand: {line}\nnodes: 4\n").command == words
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("python a.py > log", "'>' is for a shell, but no shell reads it; give a list of words"),
+        ("cd runs && python a.py", "'&&' is for a shell"),
+        ("python a.py --data $HOME/data", "'$' stands for something else in a shell"),
+        ("python a.py --data ~/data", "'~' stands for something else in a shell"),
+        ("python a.py 'b", "no closing quotation; close the quotation mark"),
+        ("A=1 python a.py", "A=... sets a variable, which a shell does; put it into env"),
+        ("|\n  python a.py\n  python b.py\n", "it has several lines"),
+        ("''", "list should have at least 1 item"),
+    ],
+)
+def test_a_line_that_needs_a_shell_is_refused(line: str, said: str) -> None:
+    told = refused(f"name: a\ncommand: {line}\nnodes: 4\n")
+    assert any(said in one for one in told), told
+
+
+def test_a_number_of_nodes_is_the_most() -> None:
+    for key in ("nodes", "gpus"):
+        spec = read(f"name: a\ncommand: run\n{key}: 4\n")
+        assert (spec.n_min, spec.n_max, spec.gpus) == (1, 4, key == "gpus")
+    assert refused("name: a\ncommand: run\nnodes: true\n")
+
+
+def test_whole_numbers_may_have_an_exponent() -> None:
+    assert read(GOOD + "work: {samples: 1e6}").samples == 1_000_000
+    (said,) = refused(GOOD + "work: {samples: 1.5}")
+    assert "work.samples: 1.5: input should be a valid integer" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "there", "said"),
+    [
+        ("python tran.py", False, "spec.yaml:2: command: there is no 'tran.py' in"),
+        ("python -u -X dev ./src/train.py", False, "there is no 'train.py' in"),
+        ("bash run.sh", False, "there is no 'run.sh'"),
+        ("./run", False, "there is no 'run'"),
+        ("python train.py", True, ""),
+        ("python -m train", True, ""),
+        ("python /opt/of-the-nodes/train.py", True, ""),
+        ("python {script}.py", True, ""),
+        ("bash -c 'exec python tran.py'", True, ""),
+        ("train", True, ""),
+    ],
+)
+def test_a_script_that_is_not_there_is_refused_by_the_users_command(
+    command: str, there: bool, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "train.py").touch()
+    text = f'name: a\ncommand: "{command}"\nnodes: 4\n'
+    spec = parse(text, "spec.yaml", tmp_path)
+    if there:
+        require_files(spec, text, Path("spec.yaml"))
+        return
+    with pytest.raises(SpecError) as error:
+        require_files(spec, text, Path("spec.yaml"))
+    assert said in str(error.value)
 
 
 def test_a_command_has_no_empty_word() -> None:

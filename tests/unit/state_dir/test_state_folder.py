@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from bftrainer.errors import BftrainerError
+from bftrainer.files import private_file
+from bftrainer.launch.horovod import drivers
+from bftrainer.schedulers.local.scheduler import start
+from bftrainer.schedulers.shared.instance import instance
 from bftrainer.state_dir import folder
-from bftrainer.state_dir.folder import StateDirError, make_state_dir, private_file, require_state_dir
+from bftrainer.state_dir.folder import StateDirError, make_state_dir, require_state_dir
 from bftrainer.store.sql import SqlStore
 
 WIDE = 0o022
@@ -76,6 +80,9 @@ def test_files_of_the_daemon_are_its_own_whatever_the_umask(tmp_path: Path) -> N
         os.close(private_file(tmp_path / "daemon.lock"))
         (tmp_path / "key").touch(mode=0o644)
         os.close(private_file(tmp_path / "key"))
+        instance(tmp_path, create=True)
+        drivers._open_log(tmp_path / "1.log").close()
+        start(["true"], tmp_path / "agent-n1.log", "secret", {}).wait()
     finally:
         os.umask(before)
     store.put("a", "b")

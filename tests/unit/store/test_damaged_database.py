@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.errors import StoreError
 from bftrainer.model.events import NodesChanged
+from bftrainer.model.studies import StoredStudy
 from bftrainer.store import database, sql
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.store import SPEC
@@ -220,6 +222,55 @@ def test_a_daemon_that_reads_without_end_ends_when_it_is_told_to(tmp_path: Path,
     store.close()
 
 
+ODD_STUDIES = [
+    ("submitted_at", "never"),
+    ("submitted_at", 9e999),
+    ("ended_at", "x"),
+    ("reason", b"\xff"),
+]
+
+
+@pytest.mark.parametrize(("column", "value"), ODD_STUDIES)
+def test_a_damaged_column_of_a_study_has_a_value_of_its_kind(
+    tmp_path: Path, column: str, value: object
+) -> None:
+    path = tmp_path / "bftrainer.db"
+    store = SqlStore(path)
+    texts = {key: key for key in ("user", "name", "text", "file", "base", "status", "reason")}
+    whole = StoredStudy(id=1, **texts, submitted_at=1.0, ended_at=2.0, brief={})
+    store.studies.keep(whole, ())
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as c:
+        c.execute(f"UPDATE studies SET {column} = ?", (value,))  # noqa: S608  a column of ours
+    found = store.studies.find("1")
+    assert found == replace(whole, **{column: "" if column in texts else 0.0})
+    store.close()
+
+
+ODD_BRIEFS = [
+    ("submitted_at", "never", "submitted_at", 0.0),
+    ("ended_at", "x", "ended_at", 0.0),
+    ("samples", "many", "samples", 0),
+    ("rate", "fast", "rate", 0.0),
+    ("`of`", "x", "of", None),
+    ("reason", b"\xff", "reason", ""),
+    ("metrics", '{"loss": "low", "accuracy": 0.5}', "metrics", {"accuracy": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("column", "value", "field", "shown"), ODD_BRIEFS)
+def test_a_damaged_column_of_a_list_has_a_value_of_its_kind(
+    tmp_path: Path, column: str, value: object, field: str, shown: object
+) -> None:
+    path = tmp_path / "bftrainer.db"
+    store = SqlStore(path)
+    store.submit(SPEC, 1.0)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as c:
+        c.execute(f"UPDATE trainers SET {column} = ?", (value,))  # noqa: S608  a column of ours
+    (found,) = store.ended_summaries(10) or store.unfinished_summaries()
+    assert getattr(found, field) == shown
+    store.close()
+
+
 # --- the file ------------------------------------------------------------------------------------
 
 
@@ -232,6 +283,14 @@ def test_a_database_that_was_cut_off_says_what_to_do(tmp_path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
     with pytest.raises(StoreError, match=r"malformed; restore it from a backup, or save what can be read"):
         SqlStore(path).unfinished()
+
+
+def test_a_table_whose_name_is_no_text_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "bftrainer.db"
+    SqlStore(path).close()
+    path.write_bytes(path.read_bytes().replace(b"alembic_version", b"alemb\x85c_version", 1))
+    with pytest.raises(StoreError, match=r"malformed database schema .*; restore it from a backup"):
+        SqlStore(path)
 
 
 def test_what_is_no_database_says_what_to_do(tmp_path: Path) -> None:

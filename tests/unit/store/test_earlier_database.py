@@ -1,4 +1,4 @@
-"""A real database of an earlier version opens: of a daemon that was killed while a trainer ran."""
+"""A real database of version 0.9.0 opens: of a daemon that was killed while a trainer ran."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from bftrainer.api.listing import LEFT_OUT
 from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.engine.restore import restore
+from bftrainer.errors import StoreError
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.trainer import TrainerStatus
 from bftrainer.replay.calibrate import history
@@ -24,7 +25,7 @@ from bftrainer.store.sql import SqlStore
 from bftrainer.testing.memory import Machine, MemoryScheduler
 from tests.support.nodes_world import settings_in
 
-DATA = Path(__file__).parent / "data" / "at_0003.db.gz"
+DATA = Path(__file__).parent / "data" / "at_0009.db.gz"
 LONG, WAITS = 2, 4
 """The trainers that had not ended."""
 WHOLE = "SELECT * FROM {} ORDER BY 1"
@@ -62,6 +63,14 @@ def test_no_row_is_lost(path: Path) -> None:
         columns = len(before[table][0])  # later versions add some at the end
         assert [row[:columns] for row in after] == before[table]
     assert raw(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_a_database_from_before_the_first_release_is_refused(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0008'")
+    connection.close()
+    with pytest.raises(StoreError, match=r"version '0008' is unknown here; .*move the file away"):
+        SqlStore(path)
 
 
 def test_trainers_are_listed(store: SqlStore) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer.telemetry.bounds import MINUTES, NAMED, Bounds, Hits
+from bftrainer.telemetry.bounds import MINUTES, NAMED, BoundHits, Hits
 from bftrainer.telemetry.telemetry import Telemetry
 
 
 def test_hits_are_counted_for_an_hour_with_what_hit_most() -> None:
     now = [0.0]
-    bounds = Bounds(lambda: now[0])
+    bounds = BoundHits(lambda: now[0])
     bounds.hit("max_connections", "ann")
     now[0] = 1800.0
     bounds.hit("max_connections", "bob", 2)
@@ -28,7 +28,7 @@ def test_hits_are_counted_for_an_hour_with_what_hit_most() -> None:
 
 def test_memory_is_bounded_whatever_hits() -> None:
     now = [0.0]
-    bounds = Bounds(lambda: now[0])
+    bounds = BoundHits(lambda: now[0])
     for n in range(10_000):
         now[0] += 1.0
         bounds.hit("max_connections", f"uid {n}")

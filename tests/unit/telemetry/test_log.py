@@ -88,8 +88,25 @@ def test_messages_and_tracebacks_forge_nothing_either(reason: str) -> None:
     assert (found["event"], found["msg"]) == ("message", f"it broke: {reason}")
     assert "ValueError" in found["exc"]
     first, *trace = lines(Text(), fail=ValueError(reason), reason=reason)
-    assert " ERROR it broke: " in first
+    assert re.search(r' ERROR "?it broke: ', first)
     assert all(line.startswith("  | ") for line in trace)
+
+
+@pytest.mark.parametrize(
+    "said", ["level=ERROR order=drain user=root", 'a" level=ERROR user=root "', "ended\n level=ERROR \u202e"]
+)
+def test_the_texts_of_free_messages_are_no_fields_for_people_either(said: str) -> None:
+    record = logging.LogRecord(
+        "x", logging.INFO, __file__, 1, "trainer %d lost its worker: %s", (7, said), None
+    )
+    line = Text().format(record)
+    quoted = line.partition(" INFO ")[2]
+    assert json.loads(quoted) == f"trainer 7 lost its worker: {said}", "one text in quotes, and nothing else"
+    assert line.isprintable()
+    record = logging.LogRecord(
+        "x", logging.INFO, __file__, 1, "trainer %d lost its worker: %s", (7, "a b"), None
+    )
+    assert Text().format(record).endswith(" INFO trainer 7 lost its worker: a b")
 
 
 def test_lines_stay_shorter_than_journald_cuts_them() -> None:

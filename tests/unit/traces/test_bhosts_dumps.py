@@ -41,6 +41,12 @@ def test_hosts_without_a_job_are_idle_also_where_slots_are_reserved(tmp_path: Pa
     assert log.notes == ("2 samples",)
 
 
+def test_a_host_without_slots_is_never_idle(tmp_path: Path) -> None:
+    management = host("m1").replace(" 42 ", "  0 ")
+    log = read(tmp_path, dump(1000000000, management, host("a")) + dump(1000000010, management, host("a")))
+    assert {interval.node for interval in log.intervals} == {"a"} and log.nodes == {"m1", "a"}
+
+
 def test_what_is_no_table_of_hosts_makes_its_sample_count_for_nothing(tmp_path: Path) -> None:
     down = "1000000010\nLSF is down. Please wait ...\n"
     text = dump(1000000000, host("a")) + down + dump(1000000020, host("a", run=42))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer.traces.formats.gpu_jobs import GpuRequest, NodeUse, assign, most_at_once, on_nodes, queued
-from bftrainer.traces.formats.shortage import Shortage
+from bftrainer.traces.formats.shortage import JobShortage
 from bftrainer.traces.intervals import Interval, LogError
 from bftrainer.traces.logs import Log, LogOptions, load
 
@@ -15,7 +15,7 @@ from bftrainer.traces.logs import Log, LogOptions, load
 def placed(fit: str, *jobs: tuple[float, float, int], nodes: int = 2) -> list[list[str]]:
     requests = [GpuRequest(start, end, size, str(i)) for i, (start, end, size) in enumerate(jobs)]
     names = [f"n{i}" for i in range(nodes)]
-    return [list(job.nodes) for job in assign(requests, names, 4, fit, Shortage())]
+    return [list(job.nodes) for job in assign(requests, names, 4, fit, JobShortage())]
 
 
 def test_first_fit_takes_the_first_node_and_best_fit_the_fullest_that_has_enough() -> None:
@@ -36,7 +36,7 @@ def test_gpus_are_free_again_when_a_job_ends() -> None:
 
 
 def test_a_job_that_is_too_large_takes_what_there_is() -> None:
-    short = Shortage()
+    short = JobShortage()
     (job,) = assign([GpuRequest(0, 9, 6, "7")], ["n0"], 4, "first-fit", short)
     assert len(job.nodes) == 4
     assert list(short.notes()) == [

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer.traces.formats import jobs, sinfo, swf
-from bftrainer.traces.formats.jobs import Job
+from bftrainer.traces.formats.jobs import LoggedJob
 from bftrainer.traces.formats.lines import BrokenLineError, Lines, moment, node_names
 from bftrainer.traces.intervals import Interval, LogError
 from bftrainer.traces.logs import FORMATS, Log, LogOptions, load
@@ -109,11 +109,11 @@ def test_any_bytes_give_a_log_or_a_log_error(
 JOBS = st.lists(
     st.tuples(st.integers(0, 30), st.integers(1, 20), st.frozensets(st.sampled_from("abc"), min_size=1)),
     max_size=12,
-).map(lambda rows: sorted(Job(float(s), float(s + n), sorted(names)) for s, n, names in rows))
+).map(lambda rows: sorted(LoggedJob(float(s), float(s + n), sorted(names)) for s, n, names in rows))
 
 
 @given(JOBS)
-def test_a_node_is_idle_exactly_when_no_job_uses_it(some: list[Job]) -> None:
+def test_a_node_is_idle_exactly_when_no_job_uses_it(some: list[LoggedJob]) -> None:
     found = list(jobs.idle(some, "abc", 0.0, 60.0))
     for second in range(60):
         for node in "abc":
@@ -162,11 +162,75 @@ def test_swf_says_what_it_leaves_out(tmp_path: Path) -> None:
     log = read(tmp_path, "; MaxNodes: 2\n; MaxProcs: 8\n" + jobs_of_all_kinds)
     assert log.machine_nodes == 8
     assert "8 processors on 2 nodes; --cores-per-node" in log.notes[0]
-    assert log.notes[1].startswith("2 jobs never ran or without known start")
+    assert log.notes[1:] == (
+        "1 job never ran; left out",
+        "1 job without a wait time (field 3 is -1): taken to start when submitted",
+    )
     with pytest.raises(LogError, match="give --machine-nodes"):
         read(tmp_path, swf_job(1, 0, 0, 10, 2))
     with pytest.raises(LogError, match="no job in it ever ran"):
-        read(tmp_path, swf_job(2, 0, -1, 10, 2), machine_nodes=2)
+        read(tmp_path, swf_job(2, 0, -1, 0, 2), machine_nodes=2)
+
+
+def test_swf_jobs_without_wait_times_start_when_they_were_submitted(tmp_path: Path) -> None:
+    header = "; UnixStartTime: 749458803\n; MaxNodes: 8\n; MaxProcs: 8\n"
+    jobs_of = [(1, 0, 4), (2, 500, 2), (3, 2000, 8)]
+    logs = [
+        read(tmp_path, header + "".join(swf_job(n, at, wait, 1000, size) for n, at, size in jobs_of))
+        for wait in (-1, 0)
+    ]
+    assert logs[0].intervals == logs[1].intervals and len(logs[0].intervals) == 10
+    assert [len(log.notes) for log in logs] == [1, 0] and logs[0].notes[0].startswith("3 jobs without a wait")
+
+
+def test_swf_jobs_without_run_times_are_not_jobs_that_never_ran(tmp_path: Path) -> None:
+    unknown = "2 0 0 -1 2 -1 -1 2 -1 -1 1" + " -1" * 7 + "\n"
+    cancelled = "3 0 9 -1 2 -1 -1 2 -1 -1 5" + " -1" * 7 + "\n"
+    log = read(tmp_path, swf_job(1, 0, 0, 10, 2) + unknown + cancelled, machine_nodes=2)
+    assert log.notes == (
+        "1 job never ran; left out",
+        "1 job without a run time (field 4 is -1); left out",
+    )
+    with pytest.raises(LogError, match=r"no run times \(field 4 is -1\)"):
+        read(tmp_path, unknown, machine_nodes=2)
+
+
+def test_a_job_whose_nodes_are_unknown_is_not_one_that_never_ran(tmp_path: Path) -> None:
+    nameless = "6|2026-11-21T03:52:49|2026-11-21T03:52:51|2026-11-21T03:52:59|2||batch|COMPLETED|00:05:00\n"
+    cancelled = (
+        "7|2026-11-21T03:52:49|2026-11-21T03:52:51|2026-11-21T03:52:51|2|None assigned|batch|CANCELLED|1\n"
+    )
+    log = read(tmp_path, SACCT + nameless + cancelled)
+    assert log.intervals == read(tmp_path, SACCT).intervals
+    assert log.notes[:2] == (
+        "2 jobs never started; left out",
+        "1 job ran on nodes that are not named; left out",
+    )
+    with pytest.raises(LogError, match="none of its jobs names its nodes"):
+        read(tmp_path, SACCT.split("\n", 1)[0] + "\n" + nameless)
+
+
+def test_sacct_with_raw_numbers_of_jobs(tmp_path: Path) -> None:
+    raw = SACCT.replace("JobID|", "JobIDRaw|")
+    (with_ids, with_raw) = (read(tmp_path, text) for text in (SACCT, raw))
+    assert with_raw.format == "sacct" and with_raw.intervals == with_ids.intervals
+    both = SACCT.replace("JobID|", "JobID|JobIDRaw|").replace("\n1", "\n1|1").replace("\n2|", "\n2|2|")
+    both = both.replace("\n3|", "\n3|3|").replace("\n4|", "\n4|4|").replace("\n5|", "\n5|5|")
+    assert read(tmp_path, both).broken == 0
+
+
+@pytest.mark.parametrize(
+    "row", ["gpu up infinite 0 n/a", "gpu up infinite 0 n/a (null)", "old down 1:00 0 n/a"]
+)
+def test_a_partition_of_sinfo_without_nodes_names_none(tmp_path: Path, row: str) -> None:
+    def dump(extra: str) -> str:
+        rows = ["normal* up infinite 2 idle n[1-2]", extra]
+        return "".join("\n".join((str(1773000000 + 10 * i), *rows, "----\n")) for i in range(3))
+
+    with_it, without = read(tmp_path, dump(row)), read(tmp_path, dump("PARTITION AVAIL"))
+    assert with_it.broken == 0 and with_it.intervals == without.intervals and with_it.nodes == {"n1", "n2"}
+    alone = "".join(f"{1773000000 + i}\n{row}\n----\n" for i in range(3))
+    assert read(tmp_path, alone, format="sinfo").intervals == []
 
 
 def test_swf_broken_lines(tmp_path: Path) -> None:
@@ -185,7 +249,7 @@ REQUESTS = st.lists(
 
 @given(REQUESTS)
 def test_swf_nodes_have_one_job_at_a_time_and_none_waits_in_vain(requests: list[swf.Request]) -> None:
-    nodes, shortage = list("abcdef"), swf.Shortage()
+    nodes, shortage = list("abcdef"), swf.JobShortage()
     given_out = list(swf.assign(requests, nodes, shortage))
     for i, job in enumerate(given_out):
         assert not any(set(job.nodes) & set(o.nodes) for o in given_out[:i] if o.end > job.start)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bftrainer.traces.formats import lsb_acct
 from bftrainer.traces.formats.lines import BrokenLineError
-from bftrainer.traces.formats.lsb_acct import Finished
+from bftrainer.traces.formats.lsb_acct import FinishedJob
 from bftrainer.traces.logs import load
 from tests.support.lsf_samples import sample
 
@@ -31,7 +31,7 @@ def record(job: int, start: int, end: int, hosts: list[str], *, name: str = "n",
 def test_a_record() -> None:
     line = record(7, 100, 200, ["batch1", "a", "a", "b"], name='say "hi"', asked=2)
     assert lsb_acct.recognises(line)
-    assert lsb_acct.finished(line) == Finished(
+    assert lsb_acct.finished(line) == FinishedJob(
         *("7", "u", "batch", 90.0, 100.0, 200.0, 84, {"batch1": 1, "a": 2, "b": 1}, "DONE", 'say "hi"', 65280)
     )
 

@@ -17,7 +17,7 @@ from bftrainer.traces.characteristics import Characteristics, characterise
 from bftrainer.traces.intervals import Interval
 from bftrainer.traces.logs import Log, LogOptions, load
 from bftrainer.traces.synthetic.generate import HOUR, generate
-from bftrainer.traces.synthetic.profile import Profile, Quantiles
+from bftrainer.traces.synthetic.profile import MachineProfile, Quantiles
 from bftrainer.traces.synthetic.profiles import PROFILES
 
 TRACES = Path(__file__).resolve().parents[4] / "shared" / "traces"
@@ -96,7 +96,7 @@ def target(found: Characteristics) -> Target:
     )
 
 
-def generated(profile: Profile, nodes: int, hours: float, seed: int) -> Log:
+def generated(profile: MachineProfile, nodes: int, hours: float, seed: int) -> Log:
     made = generate(profile, nodes, hours, seed)
     names = frozenset(i.node for i in made)
     return Log(made, names, nodes, "intervals", 0, 0, (), (), 0.0, hours * HOUR)

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from bftrainer.agent.agent import Agent
-from bftrainer.api.listen import bind
+from bftrainer.api.transport.listen import bind
 from bftrainer.errors import BftrainerError
 from bftrainer.wire import seal
 from bftrainer.wire.headers import NONCE_HEADER, PROTOCOL, PROTOCOL_HEADER, TAG_HEADER

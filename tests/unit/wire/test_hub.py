@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from bftrainer.agent.connection import Connection
+from bftrainer.agent.connection import DaemonConnection
 from tests.support.agents_desk import Desk, Message, at
 
 
@@ -97,7 +97,7 @@ def test_the_end_of_a_worker_without_a_connection_is_listed_and_then_told() -> N
 
     async def story() -> None:
         known = desk.secret_of("t-n")
-        connection = Connection(node="n", tag="t-n", secret=known, daemon=desk.address, orphan_s=60.0)
+        connection = DaemonConnection(node="n", tag="t-n", secret=known, daemon=desk.address, orphan_s=60.0)
         connection.tell({"type": "progress", "trainer": 1})  # the next report will say as much
         connection.tell(end)
         keeping = asyncio.create_task(connection.keep(owner))
@@ -122,7 +122,7 @@ def test_the_end_of_a_worker_is_told_over_every_connection_until_the_daemon_has_
 
     async def story() -> None:
         known = desk.secret_of("t-n")
-        connection = Connection(node="n", tag="t-n", secret=known, daemon=desk.address, orphan_s=60.0)
+        connection = DaemonConnection(node="n", tag="t-n", secret=known, daemon=desk.address, orphan_s=60.0)
         answers = iter([False])
 
         def is_open() -> bool:

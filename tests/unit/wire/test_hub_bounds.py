@@ -340,13 +340,3 @@ def test_a_message_for_many_agents_is_written_once(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(hub_module, "json", type("Json", (), {"dumps": staticmethod(write)}))
     at(desk, story)
     assert written == [order, other, order]
-
-
-def test_another_rate_counts_from_the_next_message_on() -> None:
-    desk = Desk(SMALL)
-    before = desk.hub._rates_of("t")
-    assert desk.hub._rates_of("t") is before
-    before.connects.take(100.0)
-    desk.hub._limits = lambda: HubLimits(per_second=7.0)
-    after = desk.hub._rates_of("t")
-    assert after.messages.rate == 7.0 and after.connects is before.connects

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from bftrainer.cli.shared.study_forecast import forecast, learnt
-from bftrainer.search.plan.ahead import Progress, ahead, in_words, late, left
+from bftrainer.cli.studies.show import forecast, learnt
+from bftrainer.search.plan.ahead import TrialProgress, ahead, in_words, late, left
 from bftrainer.search.plan.of_study import experiments, profile
 from tests.support.studies import curved
 
 STUDY = curved()
 
 
-def stages(*trials: Progress) -> list[tuple[int, float]]:
-    """Trials and samples of what is left."""
-    found = left(STUDY, trials)
-    return [(s.trials, s.iterations) for s in found.stages] if found else []
+def stages(*trials: TrialProgress, **more: Any) -> list[tuple[int, float]]:
+    """Trials and samples of the stages that are left."""
+    found = left(curved(**more), trials)
+    return [(s.trials, s.iterations) for s in found.experiment.stages] if found else []
+
+
+def begun(*trials: TrialProgress, **more: Any) -> list[tuple[float, ...]]:
+    """What trials that train have left, by bracket."""
+    found = left(curved(**more), trials)
+    return [bracket.begun for bracket in found.brackets] if found else []
 
 
 def test_before_it_begins_all_of_its_stages_are_left() -> None:
@@ -24,15 +32,44 @@ def test_before_it_begins_all_of_its_stages_are_left() -> None:
 
 
 def test_what_trials_have_done_is_not_left() -> None:
-    ended = [Progress(n, 1, 10_000, True) for n in range(7)]
-    assert stages(*ended, Progress(7, 0, 6_000, True)) == [(1, 4_000), (4, 10_000), (2, 20_000)]
-    assert stages(*ended, Progress(7, 0, 6_000, False, failed=True)) == [(4, 10_000), (2, 20_000)]
-    on = [Progress(n, 1, 15_000, True) for n in range(4)]
-    rest = [Progress(n, 1, 10_000, False) for n in range(4, 8)]
-    assert stages(*on, *rest) == [(4, 5_000), (2, 20_000)]
-    done = [Progress(n, 3, 40_000, False) for n in range(2)]
-    half = [Progress(n, 2, 20_000, False) for n in range(2, 4)]
+    ended = [TrialProgress(n, 1, 10_000, True) for n in range(7)]
+    assert stages(*ended, TrialProgress(7, 0, 6_000, True)) == [(1, 10_000), (4, 10_000), (2, 20_000)]
+    assert begun(*ended, TrialProgress(7, 0, 6_000, True)) == [(4_000,)]
+    assert stages(*ended, TrialProgress(7, 0, 6_000, False, failed=True)) == [(4, 10_000), (2, 20_000)]
+    on = [TrialProgress(n, 1, 15_000, True) for n in range(3)]
+    rest = [TrialProgress(n, 1, 10_000, False) for n in range(3, 8)]
+    assert stages(*on, *rest) == [(4, 10_000), (2, 20_000)]
+    assert begun(*on, *rest) == [(5_000,) * 3]
+    done = [TrialProgress(n, 3, 40_000, False) for n in range(2)]
+    half = [TrialProgress(n, 2, 20_000, False) for n in range(2, 4)]
     assert left(STUDY, [*done, *half, *rest]) is None
+
+
+def test_trials_of_asha_that_train_at_a_later_rung_do_not_wait_for_the_others() -> None:
+    trials = [TrialProgress(0, 1, 12_000, True), TrialProgress(1, 0, 3_000, True)]
+    asha = {"stopping": {"asha": {"least": 10_000, "eta": 2}}}
+    assert stages(*trials, **asha) == [(8, 10_000), (3, 10_000), (2, 20_000)]
+    assert begun(*trials, **asha) == [(7_000, 8_000)]
+
+
+def test_brackets_go_on_at_once() -> None:
+    """Executed in 142.3 s by four nodes, of which 160 s were allowed; one bracket after the other is late."""
+    study = curved(
+        trials=9,
+        budget=4320,
+        stopping={"hyperband": {"least": 480, "eta": 3}},
+        trainer={
+            "nodes": {"min": 1, "max": 2},
+            "curve": [[1, 39.27], [2, 77.81]],
+            "rescale": {"up": {"stall_s": 0, "init_s": 0.75}, "down": {"stall_s": 0}},
+        },
+    )
+    found = ahead(study, [], 4, 160.0)
+    assert found is not None and found.seconds == pytest.approx(123, abs=3)
+    assert in_words(found, 160.0).endswith("with 4 nodes as now: on time")
+    slower = ahead(study, [], 3, 130.0)
+    assert slower is not None and slower.nodes == 4
+    assert in_words(slower, 130.0).endswith("too late; on time with 4 nodes")
 
 
 def test_hyperband_has_an_experiment_for_each_bracket() -> None:
@@ -53,7 +90,14 @@ def test_the_time_is_that_on_the_nodes_of_now() -> None:
     found = ahead(STUDY, [], 4, 3600.0)
     assert found is not None
     assert found.seconds == pytest.approx(2 * 10 + 10 + 20 / 1.9)
-    assert found.nodes is not None and min(found.nodes) >= 1
+    assert found.nodes is not None and found.nodes >= 1
+    for deadline_s in (25.0, 45.0, 60.0, 100.0):
+        fewest = ahead(STUDY, [], 4, deadline_s)
+        assert fewest is not None and fewest.nodes is not None
+        for nodes, enough in ((fewest.nodes, True), (fewest.nodes - 1, False)):
+            own = ahead(STUDY, [], nodes, None)
+            assert own is not None and own.seconds is not None
+            assert (not own.waits and own.seconds <= deadline_s) is enough
     hopeless = ahead(STUDY, [], 1, 5.0)
     assert hopeless is not None and hopeless.nodes is None
 
@@ -77,15 +121,15 @@ def test_the_time_is_that_on_the_nodes_of_now() -> None:
     ],
 )
 def test_a_study_says_how_it_goes_on(deadline_s: float | None, nodes: int, said: str) -> None:
-    found = ahead(STUDY, [Progress(0, 0, 5_000, True)], nodes, deadline_s)
+    found = ahead(STUDY, [TrialProgress(0, 0, 5_000, True)], nodes, deadline_s)
     assert found is not None
     assert said in in_words(found, deadline_s)
 
 
 def test_a_study_without_nodes_is_not_late_while_some_number_of_them_would_do() -> None:
     """As where pilots have not joined yet, or all trials of a stage have just ended."""
-    for before, on, seconds in ((0, 1, 155.0), (4, 4, 39.3)):
-        found = ahead(STUDY, [Progress(0, 0, 5_000, True)], 0, 60.0, before=before)
+    for before, on, seconds in ((0, 1, 155.0), (4, 4, 39.4)):
+        found = ahead(STUDY, [TrialProgress(0, 0, 5_000, True)], 0, 60.0, before=before)
         assert found is not None and found.waits
         assert (found.on, found.seconds) == (on, pytest.approx(seconds, abs=0.1))
         assert not late(found, 60.0)
@@ -98,6 +142,7 @@ def test_a_study_without_nodes_is_not_late_while_some_number_of_them_would_do() 
 
 def test_no_forecast_is_made_up() -> None:
     assert ahead(curved(trainer={"curve": None}), [], 4, 600.0) is None
+    assert ahead(curved(trainer={"nodes": {"min": 3, "max": 4}}), [], 2, 600.0, most=2) is None
     ended = {"ended_at": 1.0, "forecast": None}
     assert forecast(ended) == ""
     assert forecast({**ended, "ended_at": None}).startswith("no forecast yet; it needs a curve")
@@ -107,3 +152,9 @@ def test_no_forecast_is_made_up() -> None:
     latest = {"at": 0.0, "text": "3 runs left", "because": "a stage has ended"}
     line = forecast({"ended_at": None, "forecast": latest})
     assert line.startswith("forecast: 3 runs left (planned at ") and line.endswith(": a stage has ended)")
+
+
+def test_of_thousands_of_trials_several_count_as_one() -> None:
+    many = curved(trials=5_000, stopping="none", budget=10_000)
+    found = ahead(many, [TrialProgress(0, 0, 5_000, True)], 4, None)
+    assert found is not None and found.seconds == pytest.approx(4_999.5 * 10 / 4, rel=0.01)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer.search.plan.experiment import (
+from bftrainer.search.plan.model.experiment import (
     Experiment,
     ExperimentError,
     Stage,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bftrainer.search.plan.placement import PlacementError, nodes_needed, place
+from bftrainer.search.plan.model.placement import PlacementError, nodes_needed, place
 
 FOUR = dict.fromkeys("abcd", 4)
 

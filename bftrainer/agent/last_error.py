@@ -1,0 +1,46 @@
+"""Finds in a worker's log why its script failed: the error of the last traceback, or the last line."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from bftrainer.files import open_regular
+from bftrainer.wire.words import fit
+
+MOST_BYTES = 16 * 1024
+"""So much of the end of a log is read."""
+MOST_SAID = 200
+"""So many characters of a line are told."""
+TRACEBACK = "Traceback (most recent call last):"
+ASIDE = ("Exception ignored in", "Exception in thread")
+"""What a traceback follows that did not end the script."""
+_RANK = re.compile(r"\[rank[0-9]+\]: ?")
+_OURS = re.compile(r"[0-9-]{10} [0-9:]{8} bftrainer: ")
+
+
+def last_error(log: Path, start: int) -> str:
+    """Return what to say of a script that ended with an exit code, from what it printed after `start`, its
+    offset in bytes: ": ValueError: too steep", "; its last line: ..."; empty if nothing is to be said."""
+    try:
+        with open_regular(log) as file:
+            file.seek(max(start, os.fstat(file.fileno()).st_size - MOST_BYTES))
+            printed = file.read(MOST_BYTES)
+    except OSError:  # the exit code has to do
+        return ""
+    return said_in(printed.decode(errors="replace"))
+
+
+def said_in(text: str) -> str:
+    """What `last_error` says of this text. What follows a traceback, such as warnings at the exit, is not its
+    error."""
+    lines = [_RANK.sub("", line.rstrip().rpartition("\r")[2], count=1) for line in text.split("\n")]
+    lines = [line for line in lines if line and not _OURS.match(line)]
+    begins = [i for i, line in enumerate(lines) if line.strip() == TRACEBACK]
+    own = [i for i in begins if not (i and lines[i - 1].startswith(ASIDE))]
+    for i in reversed(own):
+        error = next((line for line in lines[i + 1 :] if not line[0].isspace()), "")
+        if error:
+            return f": {fit(error, MOST_SAID)}"
+    return f"; its last line: {fit(lines[-1].strip(), MOST_SAID)}" if lines else ""

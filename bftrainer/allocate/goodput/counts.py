@@ -1,0 +1,119 @@
+"""Workers for each trainer: a sum over trainers of what their speed-ups count, maximised exactly.
+
+By its rank, a trainer j with n workers counts rank_j * (r_j(n) s_j(n))^p: s is its goodput over that of one
+worker (Pollux, equation 15), and r the part of the time to come that a change of n leaves it to train:
+
+    r = (h - restart) / h,    h = min(horizon, T + restart)
+
+where T is how long the trainer is expected to train on; r is 1 where n stays. Pollux's own objectives are
+sums as well: the weighted mean of r s (equation 14), and the final version's harmonic mean of r s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from bftrainer.performance.curve import Floats
+
+SERVED_GPU_S = 4 * 3600.0
+"""GPU time above which a trainer counts less in Pollux's weighted mean (equation 16)."""
+SERVED_DECAY = 0.5
+"""How much less: the power lambda of that equation."""
+NO_SPEED = 1e-3
+"""Added to speed-ups in the harmonic mean, as the authors do: who waits counts much, but not without end."""
+
+
+class GoodputAim(StrEnum):
+    """What is maximised: speed-ups by rank, or one of Pollux's means of them."""
+
+    RANKED = "ranked"
+    WEIGHTED = "weighted"
+    HARMONIC = "harmonic"
+
+
+@dataclass(frozen=True, slots=True)
+class GoodputCandidate:
+    """A trainer for which workers are chosen.
+
+    Attributes:
+        speedups: s(0..n_max), shape (n_max + 1,), 0 where it cannot use so many.
+        held: Its workers now.
+        work: What it is ranked by: the time (s) that the rest takes on one GPU, or the service it has had.
+        lasts_s: How long it is expected to train on.
+        served_s: GPU time that it has had (s).
+    """
+
+    speedups: Floats
+    held: int
+    work: float
+    lasts_s: float
+    served_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GoodputObjective:
+    """The objective's aim, the power p of ranked speed-ups, and times (s) as the module has them."""
+
+    aim: GoodputAim = GoodputAim.RANKED
+    power: float = 0.5
+    restart_s: float = 30.0
+    horizon_s: float = 300.0
+
+
+def ranks(candidates: Sequence[GoodputCandidate]) -> Floats:
+    """Weights by rank, shape (candidates,): 1 for the one with most work, the number of all for the least."""
+    order = np.argsort([-candidate.work for candidate in candidates], kind="stable")
+    found = np.empty(len(candidates))
+    found[order] = np.arange(1, len(candidates) + 1)
+    return found
+
+
+def weights_of(candidates: Sequence[GoodputCandidate], aim: GoodputAim) -> Floats:
+    """Weights of candidates: their ranks, equation 16, or one for all."""
+    if aim is GoodputAim.RANKED:
+        return ranks(candidates)
+    served = np.array([candidate.served_s for candidate in candidates])
+    decay = SERVED_DECAY if aim is GoodputAim.WEIGHTED else 0.0
+    return np.asarray((SERVED_GPU_S / np.maximum(served, SERVED_GPU_S)) ** decay)
+
+
+def choose_counts(
+    candidates: Sequence[GoodputCandidate], size: int, objective: GoodputObjective = GoodputObjective()
+) -> list[int]:
+    """Workers of each candidate, at most `size` in all, of the highest objective, by a dynamic programme.
+
+    It goes through the candidates: the best of the first j with g GPUs gives some n of them to j and g - n to
+    the others. It takes O(candidates * size^2).
+    """
+    weights = weights_of(candidates, objective.aim)
+    places = np.arange(size + 1)[:, np.newaxis] - np.arange(size + 1)
+    best = np.zeros(size + 1)
+    taken: list[npt.NDArray[np.intp]] = []
+    for candidate, weight in zip(candidates, weights, strict=True):
+        worth = weight * values(candidate, objective)[: size + 1]
+        options = best[places[:, : len(worth)]] + worth
+        options[places[:, : len(worth)] < 0] = -np.inf
+        taken.append(np.argmax(options, axis=1))
+        best = options[np.arange(size + 1), taken[-1]]
+    found, left = [], size
+    for choice in reversed(taken):
+        found.append(int(choice[left]))
+        left -= found[-1]
+    return found[::-1]
+
+
+def values(candidate: GoodputCandidate, objective: GoodputObjective) -> Floats:
+    """What a candidate's speed-ups count with 0..n_max workers, without its weight."""
+    horizon = min(objective.horizon_s, candidate.lasts_s + objective.restart_s)
+    kept = np.full(len(candidate.speedups), (horizon - objective.restart_s) / horizon)
+    if candidate.held < len(kept):
+        kept[candidate.held] = 1.0
+    speeds = kept * candidate.speedups
+    if objective.aim is GoodputAim.HARMONIC:
+        return np.asarray(-1 / (speeds + NO_SPEED))
+    return np.asarray(speeds**objective.power if objective.aim is GoodputAim.RANKED else speeds)

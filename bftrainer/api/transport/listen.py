@@ -1,0 +1,79 @@
+"""Sockets to listen on: Unix sockets for one user or for all, TCP ports of any address or of loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket as socket_
+import stat
+from pathlib import Path
+
+from bftrainer.api.transport.sockets import refuse_descriptors
+from bftrainer.errors import BftrainerError
+
+LOOPBACK = "127.0.0.1"
+
+
+def bind(address: str, setting: str = "listen") -> socket_.socket:
+    """Return a bound socket at host:port, as a setting names it; port 0 takes any that is free.
+
+    Raises:
+        BftrainerError: The address is not this machine's, or the port is taken.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket_.getaddrinfo(host.strip("[]"), int(port), type=socket_.SOCK_STREAM)
+        return socket_.create_server(found[0][4][:2], family=found[0][0])
+    except (OSError, ValueError, OverflowError) as error:
+        raise BftrainerError(f"{setting} {address}: {error}; give host:port of this machine") from error
+
+
+def bind_loopback(port: int) -> socket_.socket:
+    """Return a bound socket on a port of the loopback address, for metrics.
+
+    Raises:
+        BftrainerError: The port is taken.
+    """
+    try:
+        return socket_.create_server((LOOPBACK, port))
+    except OSError as error:
+        raise BftrainerError(f"metrics_port {port}: {error.strerror}; take another") from error
+
+
+def bind_unix(socket: Path, *, for_all: bool) -> socket_.socket:
+    """Return a Unix socket bound to a path, for its owner only or for all users; replace a stale socket file.
+
+    Raises:
+        BftrainerError: The path allows no socket, or not all users can reach it although `for_all`.
+    """
+    if len(str(socket).encode()) > 100:
+        raise BftrainerError(f"{socket}: a socket's path has at most 100 bytes; take a shorter one")
+    if for_all:
+        _require_way_to(socket.parent)
+    bound = socket_.socket(socket_.AF_UNIX, socket_.SOCK_STREAM)
+    refuse_descriptors(bound)
+    before = os.umask(0o111 if for_all else 0o177)  # no moment without the right permissions
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            socket.unlink()
+        bound.bind(str(socket))
+    except OSError as error:
+        bound.close()
+        raise BftrainerError(f"socket {socket}: {error.strerror}; take another path") from error
+    finally:
+        os.umask(before)
+    return bound
+
+
+def _require_way_to(folder: Path) -> None:
+    """Raise a `BftrainerError` if not every user may enter a folder and those above it."""
+    for place in (folder, *folder.parents):
+        try:
+            open_to_all = place.stat().st_mode & stat.S_IXOTH
+        except OSError as error:
+            raise BftrainerError(f"socket: {place}: {error.strerror}; make the folder first") from error
+        if not open_to_all:
+            raise BftrainerError(
+                f"socket: users cannot reach it through {place}; allow it with chmod o+x {place}, or take "
+                "another path"
+            )

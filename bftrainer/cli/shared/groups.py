@@ -1,0 +1,50 @@
+"""Groups of commands that know what was meant by a word that is none of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+import click
+
+MEANT: Mapping[str, tuple[str, ...]] = {
+    "list": ("ls", "ps", "jobs", "squeue", "qstat", "bjobs", "trainers"),
+    "submit": ("run", "start", "train", "add", "create", "launch", "exec", "sbatch", "srun", "qsub", "bsub"),
+    "cancel": ("kill", "rm", "stop", "delete", "remove", "end", "scancel", "qdel", "bkill"),
+    "show": ("explain", "info", "describe", "inspect", "why", "get"),
+    "queue": ("explain", "why", "waiting", "pending"),
+    "pool": ("nodes", "node", "sinfo", "bhosts", "hosts", "top"),
+    "events": ("history", "plans", "decisions", "explain"),
+    "logs": ("log", "tail", "output", "cat"),
+    "metrics": ("plot", "curve", "tensorboard"),
+    "status": ("health", "ping", "stats"),
+    "study": ("studies", "search", "sweep-hpo", "hpo", "tune", "trial", "trials"),
+    "best": ("winner", "top"),
+    "priority": ("nice", "prio", "prioritise", "prioritize"),
+    "daemon": ("serve", "server", "up", "init"),
+    "resume": ("continue", "unpause", "restart"),
+    "pause": ("suspend", "hold"),
+}
+"""Commands, and what other programs call such ones."""
+NEAR = 0.6
+"""From this likeness on a word is taken for a mistyped one."""
+
+
+class SuggestingGroup(click.Group):
+    """A group whose answer to an unknown command names those that may be meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the first word names, as click does; refuse one that there is not."""
+        word = args[0]
+        if self.get_command(ctx, word) is None and not ctx.resilient_parsing and not word.startswith("-"):
+            ctx.fail(f"no such command {word!r}{_hint(word, self.list_commands(ctx), ctx.command_path)}")
+        return super().resolve_command(ctx, args)
+
+
+def _hint(word: str, known: list[str], before: str) -> str:
+    low = word.lower()
+    meant = [name for name in known if low == name or low in MEANT.get(name, ())]
+    found = meant or difflib.get_close_matches(low[:40], known, n=3, cutoff=NEAR)
+    return f"; did you mean {' or '.join(f'{before} {name}' for name in found)}?" if found else ""

@@ -1,0 +1,1 @@
+"""Parts that commands on logs and replays share."""

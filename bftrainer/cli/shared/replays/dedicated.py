@@ -1,0 +1,230 @@
+"""`bftrainer replay --cluster`: jobs on a dedicated cluster, in place of trainers on a log's idle nodes."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from bftrainer.cli.shared.progress import progress_bar
+from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.cli.shared.types import Finite, Input
+from bftrainer.settings.setting import choices_of, facts
+from bftrainer.settings.values import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+ALLOCATORS = ("goodput", "optimus", "tiresias")
+FIXED = frozenset({"ncf"})
+"""Programs that keep the user's workers and batch under every allocator, as in the published replays."""
+SHAPE = re.compile(r"([1-9][0-9]{0,3})x([1-9])")
+POLLUX = "pollux:"
+OF_GOODPUT = ("declared_epochs", "shared_profiles", "power", "goodput_objective")
+OWN = ("cluster", "workload", "profiles", "allocator", *OF_GOODPUT, "as_json")
+
+
+class Shape(click.ParamType[tuple[int, int]]):
+    """A cluster as NODESxGPUS, such as 16x4."""
+
+    name = "NODESxGPUS"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Return nodes and GPUs per node; refuse what is no shape."""
+        found = SHAPE.fullmatch(str(value).strip())
+        if not found:
+            quoted = ascii(value)[:100]
+            self.fail(
+                f"{quoted} is no cluster; give 16x4 for 16 nodes (at most 9999) of 4 GPUs (9)", param, ctx
+            )
+        return int(found[1]), int(found[2])
+
+
+class WorkloadFile(click.ParamType[Path | str]):
+    """A file to read, or pollux:FILE."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
+        """Return the path, or the text pollux:FILE; refuse a file that does not exist."""
+        text = str(value)
+        path: Path = Input().convert(text.removeprefix(POLLUX), param, ctx)
+        return f"{POLLUX}{path}" if text.startswith(POLLUX) else path
+
+
+def _options() -> list[Callable[[F], F]]:
+    of_logs = choices_of(Settings.model_fields["allocator"], facts(Settings)["allocator"])
+    help_ = facts(Settings)["allocator"].help
+    return [
+        click.option(
+            "--cluster",
+            type=Shape(),
+            help="Replay a dedicated cluster, such as 16x4, and no log's idle nodes.",
+        ),
+        click.option(
+            "--profiles",
+            type=Input(file_okay=False, dir_okay=True),
+            help="With --cluster: a folder with the measurements of each of the workload's programs.",
+        ),
+        click.option(
+            "--declared-epochs", is_flag=True, help="With --allocator goodput: jobs say how long they train."
+        ),
+        click.option(
+            "--shared-profiles",
+            is_flag=True,
+            help="With --allocator goodput: jobs of one program share the speeds that they measure.",
+        ),
+        click.option(
+            "--power",
+            type=Finite(min=0.05, max=1.0),
+            help="With --allocator goodput: power of speed-ups.  [default: 0.5; with --shared-profiles 0.7]",
+        ),
+        click.option(
+            "--goodput-objective",
+            type=click.Choice(["ranked", "weighted", "harmonic"]),
+            help="With --allocator goodput: speed-ups by rank, or Pollux's means of them.  [default: ranked]",
+        ),
+        click.option(
+            "--allocator",
+            type=click.Choice([*(of_logs or ()), *ALLOCATORS]),
+            help=f"{help_.capitalize()}; with --cluster {', '.join(ALLOCATORS)}.  "
+            f"[default: {Settings.model_fields['allocator'].default}; with --cluster goodput]",
+        ),
+    ]
+
+
+def dedicated_options(command: F) -> F:
+    """Add the options of a dedicated cluster to a command, which is called only where no cluster is given."""
+
+    @wraps(command)
+    def either(
+        *args: Any,
+        cluster: tuple[int, int] | None,
+        profiles: Path | None,
+        declared_epochs: bool,
+        shared_profiles: bool,
+        power: float | None,
+        goodput_objective: str | None,
+        **others: Any,
+    ) -> Any:
+        """Replay the cluster, or call the command."""
+        if cluster is None:
+            _refuse_without_cluster(others["workload"], others["allocator"])
+            return command(*args, **others)
+        _refuse_with_cluster(profiles, others["workload"], others["allocator"])
+        return _replay(
+            Path(others["workload"].removeprefix(POLLUX)),
+            Path(profiles or "."),
+            cluster,
+            others["allocator"] or ALLOCATORS[0],
+            declared=declared_epochs,
+            shared=shared_profiles,
+            power=power,
+            objective=goodput_objective or "ranked",
+            as_json=others["as_json"],
+        )
+
+    decorated: Any = either
+    for option in reversed(_options()):
+        decorated = option(decorated)
+    found: F = decorated
+    return found
+
+
+def _given() -> set[str]:
+    """The parameters that the command line gives, by name."""
+    context = click.get_current_context()
+    return {
+        name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+
+
+def _option(name: str) -> str:
+    return "LOG" if name == "log" else f"--{name.replace('_', '-')}"
+
+
+def _refuse_without_cluster(workload: Path | str | None, allocator: str | None) -> None:
+    """Raise `UsageError` for what only a dedicated cluster has."""
+    if click.get_current_context().params["log"] is None:
+        raise click.UsageError("Missing argument 'LOG'; or give --cluster to replay a dedicated cluster")
+    only = [_option(name) for name in ("profiles", *OF_GOODPUT) if name in _given()]
+    if isinstance(workload, str):
+        only.append(f"--workload {POLLUX}FILE")
+    if allocator in ALLOCATORS:
+        only.append(f"--allocator {allocator}")
+    if only:
+        raise click.UsageError(f"{', '.join(only)}: only with --cluster")
+
+
+def _refuse_with_cluster(profiles: Path | None, workload: Path | str | None, allocator: str | None) -> None:
+    """Raise `UsageError` for what a dedicated cluster lacks or has not."""
+    if profiles is None:
+        raise click.UsageError("--cluster needs --profiles DIR: the measurements of the workload's programs")
+    if not isinstance(workload, str):
+        raise click.UsageError(f"--cluster needs --workload {POLLUX}FILE.csv")
+    if allocator is not None and allocator not in ALLOCATORS:
+        raise click.UsageError(f"--allocator {allocator}: with --cluster, choose {', '.join(ALLOCATORS)}")
+    if foreign := sorted(_given() - set(OWN)):
+        raise click.UsageError(f"{', '.join(map(_option, foreign))}: not with --cluster")
+    if "power" in _given() and click.get_current_context().params["goodput_objective"] not in (
+        None,
+        "ranked",
+    ):
+        raise click.UsageError("--power: only with --goodput-objective ranked")
+    if allocator in ALLOCATORS[1:] and (own := sorted(_given() & set(OF_GOODPUT))):
+        raise click.UsageError(f"{', '.join(map(_option, own))}: only with --allocator goodput")
+
+
+def _replay(
+    workload: Path,
+    profiles: Path,
+    shape: tuple[int, int],
+    allocator: str,
+    *,
+    declared: bool,
+    shared: bool,
+    power: float | None,
+    objective: str,
+    as_json: bool,
+) -> None:
+    from bftrainer.allocate.goodput.counts import GoodputAim
+    from bftrainer.replay.dedicated import cluster, policies
+    from bftrainer.replay.dedicated.workload import read_jobs
+
+    started = time.perf_counter()
+    jobs = read_jobs(workload, profiles)
+    room = cluster.ClusterShape(*shape)
+    policy = policies.policy_of(
+        allocator, declared=declared, shared=shared, power=power, aim=GoodputAim(objective)
+    )
+    with progress_bar("replay", shown=not as_json) as progress:
+        replayed = cluster.run(jobs, room, policy, fixed=FIXED, shared=shared, progress=progress)
+    figures = {**cluster.figures_of(replayed, room), "wall_s": time.perf_counter() - started}
+    if as_json:
+        print_json(figures)
+        return
+    _print(figures)
+
+
+def _print(figures: dict[str, Any]) -> None:
+    rows = [
+        ("jobs", f"{figures['jobs']:,}"),
+        ("last job ended (h)", f"{figures['end_s'] / 3600:.2f}"),
+        ("GPU-hours", f"{figures['gpu_hours']:,.0f} ({figures['gpus_busy']:.0%} of the cluster's)"),
+        ("restarts", f"{figures['restarts']:,}"),
+        ("decisions", f"{figures['decisions']:,}"),
+        ("decision time (ms)", _line(figures["decision_ms"], 1)),
+        ("completion time (s)", _line(figures["completion_s"], 0)),
+    ]
+    rows += [(f"  of {name}", _line(times, 0)) for name, times in figures["completion_by_program_s"].items()]
+    print_table(("", ""), [*rows, ("wall time (s)", f"{figures['wall_s']:.1f}")])
+
+
+def _line(spread: dict[str, float], digits: int) -> str:
+    return ", ".join(f"{name} {value:,.{digits}f}" for name, value in spread.items())

@@ -1,0 +1,1 @@
+"""Parts that commands on trainers and their workers share."""

@@ -1,0 +1,1 @@
+"""The commands on studies and plans, with what only they share."""

@@ -1,0 +1,81 @@
+"""bftrainer try"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.types import Input, Positive
+
+
+@click.command("try")
+@click.argument("spec", type=Input())
+@click.option("--steps", type=click.IntRange(min=2), default=20, show_default=True, help="At least so many.")
+@click.option(
+    "--seconds",
+    type=Positive(most=3600),
+    default=8.0,
+    show_default=True,
+    help="A script that trains for no longer runs to its own end; another ends after the steps.",
+)
+@click.option(
+    "--give-up", type=Positive(most=86_400), default=600.0, show_default=True, help="Seconds for each run."
+)
+@click.option(
+    "--keep",
+    type=Input(dir_okay=True, exists=False),
+    help="Keep the copies of the script's folder, the records and the logs as this new folder.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(spec: Path, steps: int, seconds: float, give_up: float, keep: Path | None, as_json: bool) -> None:
+    """Try the script of the trainer spec SPEC on this machine before it is submitted.
+
+    It runs on one process in peace, on two, on two with a third that joins and some that are killed, and
+    with a stop and a resumption; each in a copy of its folder. Then its weights, optimizer state, samples,
+    learning rates, figures and files are compared with those on one process. Exits with 1 where something
+    differs.
+    """
+    from bftrainer.rehearsal import tried
+    from bftrainer.rehearsal.page import as_json as plain
+    from bftrainer.rehearsal.page import cells, lines
+    from bftrainer.rehearsal.rehearse import rehearse
+    from bftrainer.spec.located_yaml import compose
+    from bftrainer.spec.parse import parse, read, require_files
+
+    text = read(spec)
+    wanted = parse(text, str(spec), spec.parent)
+    require_files(wanted, text, spec)
+    written = compose(text, str(spec)).value
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # its daemon ends with it
+    root = Path(tempfile.mkdtemp(prefix="bft-try-")).resolve()
+    try:
+        found = rehearse(
+            wanted,
+            written,
+            root,
+            steps=steps,
+            whole_s=seconds,
+            most_s=give_up,
+            say=lambda line: say(line, err=True),
+        )
+    finally:
+        if keep is not None:
+            shutil.copytree(root, keep, symlinks=True)
+        shutil.rmtree(root, ignore_errors=True)
+    tried.note(wanted)
+    if as_json:
+        print_json(plain(found))
+    else:
+        say(f"{found.name}: {found.alone.length} steps on one process, compared, in {found.seconds:.0f} s\n")
+        if found.others:
+            print_table(["", *(run.title for run in found.others)], cells(found))
+            say()
+        say("\n".join(lines(found)))
+    sys.exit(0 if found.is_same else 1)

@@ -1,0 +1,241 @@
+"""Reads the specs that users submit, in a thread and by turns, and checks what the site allows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from bftrainer.api.callers import Caller
+from bftrainer.api.errors import FullError, TooManyError
+from bftrainer.daemon.lanes import fair_thread
+from bftrainer.errors import BftrainerError
+from bftrainer.model.text import plain
+from bftrainer.model.trainer import TrainerSpec
+from bftrainer.search import events
+from bftrainer.search.cost import StudyBounds, addition
+from bftrainer.search.files.parse import parse as parse_study
+from bftrainer.search.optuna.storage import file_of
+from bftrainer.search.study import StudySpec
+from bftrainer.search.trial import Study
+from bftrainer.settings.live import LiveSettings
+from bftrainer.settings.values import Settings
+from bftrainer.spec.counted import counted
+from bftrainer.spec.located_yaml import SPEC, YamlLimits
+from bftrainer.spec.parse import parse
+from bftrainer.spec.schema import MOST
+from bftrainer.telemetry.telemetry import Telemetry
+from bftrainer.wire.rates import Bucket
+
+Read = TypeVar("Read")
+MAX_PATH = 4096
+"""Characters of a path, as in Linux."""
+SPECS_WAITING = 64
+"""Specs of all users that wait to be read: each has up to `max_spec_kb` in memory."""
+SPECS_OF_A_USER = 8
+"""Specs of one user that wait to be read: eight users fill the line."""
+
+
+class Submissions:
+    """Lets specs in, one after the other, as far as their user and all users together may.
+
+    `unfinished` says how many stored trainers have not ended, of a user or of all (None): also of those that
+    the engine has yet to hear of, such as while the daemon recovers. `now` is a monotonic clock (s). Admins
+    are bound by the sizes of specs and queues only.
+    """
+
+    def __init__(
+        self,
+        settings: LiveSettings,
+        telemetry: Telemetry,
+        unfinished: Callable[[str | None], int],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings, self._telemetry, self._now = settings, telemetry, now
+        self._unfinished = unfinished
+        self._reading = fair_thread("specs", telemetry)
+        self._waiting: Counter[int] = Counter()  # specs to be read, by uid
+        self._rates: dict[tuple[int, int], Bucket] = {}  # of those that have submitted, by uid and bound
+        self._under_way: Counter[str] = Counter()  # specs that may become trainers, by user
+
+    @contextmanager
+    def place(self, caller: Caller) -> Iterator[None]:
+        """A place for one more trainer of the caller, until the context ends: by then the trainer is stored
+        and counts as one that has not ended, or it was refused.
+
+        Raises:
+            TooManyError: the caller has submitted too much.
+            FullError: all users together have.
+        """
+        settings = self._settings.current
+        self.check_rate(caller)
+        self._check_counts(caller, settings)
+        self._under_way[caller.user] += 1
+        try:
+            yield
+        finally:
+            self._under_way[caller.user] -= 1
+            self._under_way += Counter()  # forget those that have none
+
+    async def read(self, caller: Caller, text: str, name: str, base: str) -> TrainerSpec:
+        """The caller's spec `text`, of a file `name` in the folder `base`, if it is valid and allowed.
+
+        Raises:
+            TooManyError: too many specs of the caller wait to be read.
+            FullError: too many of all users do.
+            BftrainerError: the spec is wrong, or asks for more than the site allows.
+        """
+        wanted = await self._read(caller, text, name, base, parse)
+        settings = self._settings.current
+        self._check_claims(caller, wanted, settings)
+        return replace(counted(wanted, settings.engine), user=caller.user)
+
+    async def read_study(self, caller: Caller, text: str, name: str, base: str) -> StudySpec:
+        """The caller's study file, as `read` reads a spec. Raises as that does."""
+        wanted = await self._read(caller, text, name, base, partial(parse_study, most=self._most()))
+        settings = self._settings.current
+        self._check_claims(caller, wanted.trainer, settings)
+        _check_storage(wanted.storage, settings.state_dir)
+        return replace(wanted, trainer=replace(counted(wanted.trainer, settings.engine), user=caller.user))
+
+    async def read_addition(
+        self, caller: Caller, study: Study, trials: int, points: Sequence[object]
+    ) -> events.Add:
+        """What the caller adds to a study, if it is valid and allowed. Raises as `read` does."""
+        return await self._turn(caller, partial(addition, study, trials, points, self._most()))
+
+    def _most(self) -> StudyBounds:
+        settings = self._settings.current
+        return StudyBounds(trials=settings.max_trials, trial_kb=settings.max_spec_kb)
+
+    async def _read(
+        self,
+        caller: Caller,
+        text: str,
+        name: str,
+        base: str,
+        how: Callable[[str, str, Path, YamlLimits], Read],
+    ) -> Read:
+        settings = self._settings.current
+        _check_path("name", name)
+        _check_path("base", base)
+        if not Path(base).is_absolute():
+            raise BftrainerError(f"base: {base!r}: give the whole path of the spec's folder")
+        bounds = replace(SPEC, kb=settings.max_spec_kb)
+        return await self._turn(caller, partial(how, text, name, Path(base), bounds))
+
+    async def _turn(self, caller: Caller, work: Callable[[], Read]) -> Read:
+        """What `work` returns, in the thread that reads specs."""
+        self._check_line(caller)
+        self._waiting[caller.uid] += 1
+        try:
+            return await self._reading.run(caller.user, work)
+        finally:
+            self._waiting[caller.uid] -= 1
+            self._waiting += Counter()  # forget those that have none
+
+    def close(self) -> None:
+        """Let go of the thread that reads specs."""
+        self._reading.close()
+
+    # each raises if a bound is hit
+
+    def check_rate(self, caller: Caller) -> None:
+        """Raise `TooManyError` if the caller has ordered too much in the last minute."""
+        if caller.admin:
+            return
+        most = self._settings.current.max_submits_per_minute
+        self._rates = {key: bucket for key, bucket in self._rates.items() if not bucket.full}
+        bucket = self._rates.setdefault((caller.uid, most), Bucket(most / 60.0, float(most), self._now))
+        wait = bucket.take_if_enough()
+        if wait:
+            raise self._beyond(
+                TooManyError(
+                    f"you have sent more than {most} specs and orders in a minute, refused ones included; "
+                    f"try again in {wait:.0f} s (max_submits_per_minute)"
+                ),
+                "max_submits_per_minute",
+                caller,
+            )
+
+    def _check_counts(self, caller: Caller, settings: Settings) -> None:
+        if self._unfinished(None) + self._under_way.total() >= settings.max_trainers:
+            raise self._beyond(
+                FullError(f"{settings.max_trainers} trainers have not ended; try again later (max_trainers)"),
+                "max_trainers",
+                caller,
+            )
+        if caller.admin:
+            return
+        count = self._unfinished(caller.user) + self._under_way[caller.user]
+        if count >= settings.max_trainers_per_user:
+            raise self._beyond(
+                TooManyError(
+                    f"{count} of your trainers have not ended, the most here; wait, or cancel some "
+                    "(max_trainers_per_user)"
+                ),
+                "max_trainers_per_user",
+                caller,
+            )
+
+    def _check_line(self, caller: Caller) -> None:
+        if self._waiting.total() >= SPECS_WAITING:
+            raise self._beyond(
+                FullError(f"{SPECS_WAITING} specs wait to be read; try again in a few seconds"),
+                "max_specs_waiting",
+                caller,
+            )
+        if self._waiting[caller.uid] >= SPECS_OF_A_USER:
+            raise self._beyond(
+                TooManyError(f"{SPECS_OF_A_USER} specs of yours wait to be read; submit one after the other"),
+                "max_specs_waiting_per_user",
+                caller,
+            )
+
+    def check_priority(self, caller: Caller, priority: float) -> None:
+        """Raise `BftrainerError` if the caller may not give a trainer so high a priority, or not so soon:
+        each change costs a plan."""
+        self.check_rate(caller)
+        if not 0 < priority <= MOST:
+            raise BftrainerError(f"priority: {priority:g}: give a number above 0, up to {MOST:g}")
+        if not caller.admin:
+            _check_claim("priority", priority, self._settings.current.max_priority)
+
+    def _check_claims(self, caller: Caller, wanted: TrainerSpec, settings: Settings) -> None:
+        if not caller.admin:
+            _check_claim("priority", wanted.priority, settings.max_priority)
+            _check_claim("weight", wanted.weight, settings.max_weight)
+
+    def _beyond(self, error: BftrainerError, bound: str, caller: Caller) -> BftrainerError:
+        self._telemetry.bounded(bound, caller.user)
+        return error
+
+
+def _check_claim(what: str, value: float, most: float) -> None:
+    if value > most:
+        raise BftrainerError(
+            f"{what}: {value:g} is above {most:g}, the most here; lower it, or ask an admin (max_{what})"
+        )
+
+
+def _check_path(key: str, path: str) -> None:
+    try:
+        plain(path)
+    except ValueError as error:
+        raise BftrainerError(f"{key}: {error}") from error
+    if len(path) > MAX_PATH:
+        raise BftrainerError(f"{key}: {len(path)} characters; a path has at most {MAX_PATH}")
+
+
+def _check_storage(url: str | None, state_dir: Path) -> None:
+    """Raise if a study's storage is named as one of the daemon's own files. By its letters alone: to follow a
+    user's links may take for ever, and nothing here opens the file."""
+    path = None if url is None else file_of(url)
+    if path is not None and os.path.normpath(path).startswith(f"{os.path.normpath(state_dir)}/"):
+        raise BftrainerError(f"storage: {path} is in the daemon's state_dir; give a file elsewhere")

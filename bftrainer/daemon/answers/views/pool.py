@@ -1,0 +1,130 @@
+"""Views of nodes, of the last plan and of the daemon as a whole. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+from bftrainer.daemon.answers.views.impact import HeadroomView
+from bftrainer.daemon.answers.views.trainers import RunningView
+from bftrainer.model.machine import Node, NodeState
+from bftrainer.model.problem import Plan
+from bftrainer.model.trainer import Trainer
+from bftrainer.nodes.lifecycle import NodeRecord
+
+
+class NodeView(TypedDict):
+    """One node. `phase`: where it is in its life with us, `since` when (Unix seconds); None: it is the main
+    scheduler's. `trainer` is None, too, where the caller may not know whose it is. `gpus_had`: the most GPUs
+    that it had since the daemon began."""
+
+    node: str
+    state: str
+    why: str
+    until: float | None
+    phase: str | None
+    since: float | None
+    pilot: str | None
+    trainer: str | None
+    role: str | None
+    partitions: list[str]
+    features: list[str]
+    gres: str
+    gpus: int
+    gpus_had: int
+    devices: str
+
+
+class PlanView(TypedDict):
+    """The last plan, without the allocation. `gap` None: no bound is known."""
+
+    allocator: str
+    status: str
+    proven: bool
+    objective: float
+    gap: float | None
+    solve_ms: float
+    note: str
+    fallback: str
+
+
+class StatusView(TypedDict):
+    """How the daemon is. `settings` and `bounds_hit` (in the last hour) are empty for callers that are no
+    admins."""
+
+    version: str
+    pid: int
+    up_s: float
+    state: str
+    operation: str
+    problems: list[str]
+    unit: str
+    pool: int
+    unused: int
+    pilots: int
+    headroom: HeadroomView
+    trainers: dict[str, int]
+    running: list[RunningView]
+    running_left_out: int
+    last_plan: PlanView | None
+    bounds_hit: list[str]
+    settings: dict[str, Any]
+
+
+def node_view(
+    info: Node,
+    life: NodeRecord | None,
+    *,
+    idle: bool,
+    why: str,
+    pilot: str | None,
+    devices: str = "",
+    gpus_had: int = 0,
+) -> NodeView:
+    """A node that no trainer has; `life` is its record, if any."""
+    return {
+        "node": info.name,
+        "state": _state(info, idle=idle, why=why),
+        "why": why,
+        "until": info.until,
+        "phase": life.phase.value if life else None,
+        "since": life.since if life else None,
+        "pilot": pilot,
+        "trainer": None,
+        "role": None,
+        "partitions": list(info.partitions),
+        "features": list(info.features),
+        "gres": info.gres,
+        "gpus": info.gpus,
+        "gpus_had": max(info.gpus, gpus_had),
+        "devices": devices,
+    }
+
+
+def _state(info: Node, *, idle: bool, why: str) -> str:
+    """`idle` in the pool, and before a node joins; `unused` where nobody uses it and it does not join."""
+    if idle or info.state is not NodeState.IDLE:
+        return NodeState.IDLE if idle else info.state
+    return NodeState.UNUSED if why else NodeState.IDLE
+
+
+def with_trainer(node: NodeView, holder: Trainer | None, may_see: Callable[[str], bool]) -> NodeView:
+    """The view of a node with the trainer that has it; `may_see` says of which users the caller may know."""
+    if holder is not None:
+        node["role"] = "member" if node["node"] in holder.members else "joining"
+        node["trainer"] = holder.spec.name if may_see(holder.spec.user) else None
+    return node
+
+
+def plan_view(plan: Plan) -> PlanView:
+    """A plan as the status shows it."""
+    return {
+        "allocator": plan.allocator,
+        "status": plan.status.value,
+        "proven": plan.proven,
+        "objective": plan.objective,
+        "gap": plan.gap if plan.bound < float("inf") else None,
+        "solve_ms": plan.solve_s * 1e3,
+        "note": plan.note,
+        "fallback": plan.fallback,
+    }

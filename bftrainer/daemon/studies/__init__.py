@@ -1,0 +1,1 @@
+"""Studies that run: a thread decides, trials become trainers, forecasts follow the pool."""

@@ -1,0 +1,117 @@
+"""Exchanges between the ranks of a script on torchrun."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MOST_BYTES = 64 << 20
+"""A rank takes no more from another at once: who answers may be a stranger that has joined first."""
+
+GROUP = "torch.distributed"
+REMEDIES = {
+    GROUP: (
+        "Call torch.distributed.init_process_group() before the first step, with RANK, WORLD_SIZE, "
+        "MASTER_ADDR and MASTER_PORT as they are, and train with DistributedDataParallel; or say nodes: "
+        "{min: 1, max: 1, workers: 1} for work on one process"
+    ),
+    "accelerate": (
+        "Where there are no GPUs, say TrainingArguments(use_cpu=True) or Accelerator(cpu=True), before "
+        "anything else asks accelerate for its state"
+    ),
+    "Lightning": "Say Trainer(**elastic.arguments(), ...), and give no strategy of one device",
+}
+"""What to do where one of these counts other ranks than there are."""
+
+
+def highest(values: Sequence[int]) -> list[int]:
+    """Of each value the highest that any rank has given. All ranks have to call it, equally often.
+
+    The ranks are those of torch.distributed's default group; where there is none, this process is alone.
+
+    Raises:
+        RuntimeError: a rank is lost.
+    """
+    dist = _formed()
+    if dist is None or dist.get_world_size() == 1:
+        return list(values)
+    import torch  # noqa: PLC0415  it is imported already; scripts without it attach, too
+
+    found = torch.tensor(list(values), dtype=torch.int64, device=_device())
+    dist.all_reduce(found, dist.ReduceOp.MAX)
+    return [int(value) for value in found]
+
+
+def exchanged(value: Any) -> list[Any]:
+    """The values of all ranks, by rank, as JSON has them. All ranks have to call it.
+
+    torch's own collectives of objects unpickle what another rank sends, and a pickle may run any command.
+
+    Raises:
+        RuntimeError: a rank is lost.
+        ValueError: a rank's value is too large, or no JSON.
+    """
+    dist = _formed()
+    if dist is None or dist.get_world_size() == 1:
+        return [value]
+    import torch  # noqa: PLC0415  as in `highest`
+
+    text = json.dumps(value).encode()
+    [most] = highest([len(text)])
+    if not 0 < most <= MOST_BYTES:
+        raise ValueError(f"a rank's value has {most} bytes; at most {MOST_BYTES} are exchanged")
+    mine = torch.frombuffer(bytearray(text.ljust(most)), dtype=torch.uint8).to(_device())
+    every = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(every, mine)
+    return [json.loads(each.cpu().numpy().tobytes()) for each in every]
+
+
+def _formed() -> Any:
+    """torch.distributed, if this process has imported it and its default group is there; else None."""
+    dist = sys.modules.get("torch.distributed")
+    return dist if dist is not None and dist.is_available() and dist.is_initialized() else None
+
+
+def _device() -> Any:
+    """Where tensors are exchanged: a group of NCCL alone exchanges nothing that is on the CPU."""
+    import torch  # noqa: PLC0415  as in `highest`
+    from torch import distributed as dist  # noqa: PLC0415
+
+    on_cpu = "cpu:" in str(dist.get_backend_config())
+    return torch.device("cpu") if on_cpu else torch.accelerator.current_accelerator()
+
+
+def counted() -> dict[str, int]:
+    """How many ranks there are, by each who counts them in this process."""
+    dist = _formed()
+    found = {GROUP: 1 if dist is None else int(dist.get_world_size())}
+    accelerate = sys.modules.get("accelerate.state")
+    if accelerate is not None and accelerate.is_initialized():
+        found["accelerate"] = int(accelerate.PartialState().num_processes)
+    return found
+
+
+def apart(size: int, said: Mapping[str, int]) -> str:
+    """Why `size` processes do not train together, as one in `said` counts others; empty if all agree."""
+    wrong = {who: count for who, count in said.items() if count != size}
+    if not wrong:
+        return ""
+    told = " and ".join(f"{who} counts {count}" for who, count in wrong.items())
+    remedy = next((REMEDIES[who] for who in reversed(wrong) if who in REMEDIES), REMEDIES[GROUP])
+    return f"this run has {size} processes, but {told}: each would train by itself, on all samples. {remedy}"
+
+
+def require_same_start(step: int) -> None:
+    """Refuse to begin where ranks go on from the checkpoints of different steps. All ranks have to call it.
+
+    Raises:
+        ValueError: they do.
+    """
+    found = highest([step, -step])
+    if found != [step, -step]:
+        raise ValueError(
+            f"this rank resumes from step {step}, others from {-found[1]} to {found[0]}: a shared file "
+            "system shows them different checkpoints"
+        )

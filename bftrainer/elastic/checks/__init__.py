@@ -1,0 +1,1 @@
+"""Checks of a script while it trains: each watches, and changes nothing."""

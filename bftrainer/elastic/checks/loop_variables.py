@@ -1,0 +1,121 @@
+"""Variables of a script that change while its loop trains, and that the run does not have.
+
+They are found in the frame of the loop alone: counts, best values, averages that the script keeps by hand.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from bftrainer.elastic.loop.observers import StepObserver
+from bftrainer.elastic.process import warnings
+from bftrainer.elastic.process.warnings import script_frame
+from bftrainer.elastic.state.training_state import TrainingState
+
+AFTER = (20, 200)
+"""After so many steps of this process the variables are looked at, and once more at the loop's end."""
+FEW = 4
+"""So many entries of a container are compared, and so many names are told."""
+SPREAD = 64
+CHANGED = (
+    "variables of the script change while it trains, and the run does not have them: {names}. They begin "
+    "anew on nodes that join and after a restart, and what follows from them is wrong there: take "
+    "run.position for counts, or give an object with state_dict() and load_state_dict() as parts="
+)
+
+
+class ChangingVariables(StepObserver):
+    """Warns of variables of the script beside the parts of its run."""
+
+    _state: TrainingState
+    _variables: LoopVariables | None = None  # while the loop trains
+
+    def enters(self, state: TrainingState) -> None:
+        self._state = state
+
+    def loop_begins(self) -> None:
+        self._variables = LoopVariables.beside(self._state.parts.values())
+
+    def step_taken(self, *, has_state: bool) -> None:
+        if has_state and self._variables is not None and (told := self._variables.stepped()):
+            warnings.warn(told)
+
+    def loop_ends(self) -> None:
+        if self._variables is not None and (told := self._variables.changed()):
+            warnings.warn(told)
+        self._variables = None
+
+
+class LoopVariables:
+    """What variables were when the loop began. `known`: objects that the run has, such as its models."""
+
+    def __init__(self, known: Iterable[object]) -> None:
+        self._frame, _ = script_frame()
+        self._known = {id(each) for each in known}
+        self._before = dict(self._found())
+        self._told: set[str] = set()
+        self._steps = 0
+
+    @classmethod
+    def beside(cls, parts: Iterable[object]) -> LoopVariables:
+        """Those beside the parts of a run, which survive."""
+        known = list(parts)
+        return cls(
+            [*known, *(p for part in known if isinstance(part, torch.nn.Module) for p in part.parameters())]
+        )
+
+    def stepped(self) -> str:
+        """Count a step of this process; the warning if it is time to look and something new has changed."""
+        self._steps += 1
+        return self.changed() if self._steps in AFTER else ""
+
+    def changed(self) -> str:
+        """The warning of variables that have changed and were not told; else empty."""
+        now = dict(self._found())
+        names = [
+            name
+            for name, (kind, was) in self._before.items()
+            if name in now and now[name][0] == kind and now[name][1] != was
+        ]
+        new = sorted(set(names) - self._told)
+        self._told |= set(new)
+        more = f" and {len(new) - FEW} more" if len(new) > FEW else ""
+        return CHANGED.format(names=f"{', '.join(new[:FEW])}{more}") if new else ""
+
+    def _found(self) -> Iterator[tuple[str, tuple[Hashable, Hashable]]]:
+        if self._frame is None:
+            return
+        for namespace in (self._frame.f_globals, self._frame.f_locals):
+            for name, value in list(namespace.items()):
+                if name[:1] != "_" and id(value) not in self._known:
+                    fingerprint = _fingerprint(value, self._known)
+                    if fingerprint is not None:
+                        yield name, fingerprint
+
+
+def _fingerprint(value: Any, known: Collection[int], depth: int = 1) -> tuple[Hashable, Hashable] | None:
+    """The kind of a value, which stays where it is changed and not replaced, and something small that changes
+    with it; None of what is not followed."""
+    found: tuple[Hashable, Hashable] | None = None
+    if type(value) in (int, float):
+        found = "number", repr(value)  # NaN is what it was
+    elif isinstance(value, torch.Tensor):
+        flat = value.detach().reshape(-1)
+        found = tuple(value.shape), repr(flat[:: len(flat) // SPREAD + 1].tolist())
+    elif isinstance(value, torch.nn.Module):
+        own = [p for p in value.parameters() if id(p) not in known][:FEW]
+        found = ("module", tuple(_fingerprint(each, known, 0) for each in own)) if own else None
+    elif depth and isinstance(value, Mapping):
+        found = "mapping", (len(value), *_entries(list(value.values()), known))
+    elif depth and isinstance(value, list | deque):
+        found = "list", (len(value), *_entries(list(value), known))
+    return found
+
+
+def _entries(values: list[Any], known: Collection[int]) -> list[Hashable]:
+    ends = values if len(values) <= 2 * FEW else [*values[:FEW], *values[-FEW:]]
+    return [_fingerprint(each, known, 0) for each in ends if id(each) not in known]

@@ -1,0 +1,1 @@
+"""Scripts that another library trains."""

@@ -1,0 +1,1 @@
+"""Hugging Face's Trainer on nodes that come and go."""

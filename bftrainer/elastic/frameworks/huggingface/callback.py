@@ -1,0 +1,340 @@
+"""Hugging Face's Trainer on nodes that come and go: a callback that saves, stops, resumes and reports.
+
+    elastic = ElasticCallback()                       # before anything that takes long
+    args = TrainingArguments(output_dir=elastic.output_dir, **elastic.batch(48, at_most=16), ...)
+    trainer = Trainer(model, args, train_dataset=..., callbacks=[elastic])
+    trainer.train(resume_from_checkpoint=elastic.checkpoint)
+
+The spec says `launcher: torchrun`. Hugging Face counts epochs in steps. So a step has to have as many samples
+on any number of nodes, or epochs come out wrong after a change of nodes: `batch` sees to that, and the
+callback refuses arguments with which it would not be so.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bftrainer.elastic.attach.checkpoints import begin_training
+from bftrainer.elastic.attach.collectives import highest, require_same_start
+from bftrainer.elastic.attach.job import attach
+from bftrainer.elastic.frameworks.data_check import tell_of_other_data
+from bftrainer.elastic.frameworks.fixed_batch import cut, require_even
+from bftrainer.elastic.frameworks.huggingface.arguments import (
+    require_arguments,
+    require_data,
+    tell_of_filled_up,
+)
+from bftrainer.elastic.frameworks.huggingface.loss_by_items import (
+    require_function_by_items,
+    require_smoothing_by_items,
+    watch_first_loss,
+)
+from bftrainer.elastic.frameworks.huggingface.order import begin_epoch, length_of, order_of
+from bftrainer.elastic.frameworks.model_check import AsAtStart, Restored
+from bftrainer.elastic.frameworks.replica_check import SameWeights
+from bftrainer.elastic.process.rng import reseed_here
+from bftrainer.elastic.process.warnings import begun, note, note_warning
+
+try:
+    from transformers import Trainer, TrainerCallback
+    from transformers.trainer_pt_utils import LabelSmoother
+
+    from bftrainer.elastic.frameworks.huggingface import resume as resumed
+except ImportError as error:
+    raise ImportError(
+        f"bftrainer.elastic.frameworks.huggingface.callback needs transformers and accelerate ({error}): "
+        "pip install transformers accelerate"
+    ) from error
+
+WHOLE = "bftrainer-whole.json"
+"""A file in every checkpoint that all ranks have written in full."""
+KEEP = 2
+AVERAGED = (
+    "In compute_loss, call the argument model and not self.model, which averages nothing; change weights by "
+    "nothing that is a rank's own"
+)
+
+
+class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers need not be installed
+    """Give it to the Trainer, and its `output_dir`, `batch` and `checkpoint` to arguments and `train`.
+
+    It has all ranks write a checkpoint every `checkpoint.every_s` of the spec, and when nodes join or leave.
+    After the latter it ends the process: what follows `train` runs only when the training is done.
+
+    Args:
+        output_dir: where checkpoints are if the script is started by hand.
+    """
+
+    def __init__(self, output_dir: str | Path = "checkpoints") -> None:
+        self._job = attach(output_dir)
+        self.output_dir = str(self._job.checkpoint_dir)
+        self.checkpoint = _newest(Path(self.output_dir), tidy=self._job.rank == 0)
+        """What `train` is to resume from; None at the start."""
+        self._cut: int | None = None  # the global batch that has been cut evenly
+        self._batch = 0
+        self._figures: dict[str, float] = {}
+        self._leaving = self._ours = False
+        self._at_start: AsAtStart | None = None
+        self._restored: Restored | None = None
+        self._same = SameWeights(AVERAGED)
+        self._data: dict[str, str] = {}
+        self._order: int | None = None
+
+    def batch(self, total: int, *, at_most: int | None = None) -> dict[str, int]:
+        """The arguments with which a step has `total` samples on any number of nodes that the spec allows, in
+        micro-batches of at most `at_most` samples.
+
+        Raises:
+            ValueError: a number of nodes that the spec allows does not divide `total`.
+        """
+        require_even(total, self._job.sizes)
+        samples, parts = cut(total, self._job.size, at_most)
+        self._cut = total
+        return {"per_device_train_batch_size": samples, "gradient_accumulation_steps": parts}
+
+    # what the Trainer calls
+
+    def on_init_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Have the Trainer restore its callbacks from checkpoints, too, such as the patience of an early
+        stopping: by default they would begin anew in every process. And have it evaluate alike on any number
+        of nodes."""
+        args.restore_callback_states_from_checkpoint = True
+        resumed.take_over(self)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Refuse arguments that would go wrong, and listen for SIGTERM.
+
+        Raises:
+            ValueError: which ones, and what to give instead.
+        """
+        self._job.listen_for_sigterm()  # frameworks take the signal for themselves
+        self._job.require_ranks()  # accelerate's, too
+        self._batch = _global_batch(args, self._job.size)
+        self._require(args, state, given.get("train_dataloader"))
+        if (model := given.get("model")) is not None:
+            require_function_by_items(Trainer, self)
+            if getattr(args, "label_smoothing_factor", 0):
+                require_smoothing_by_items(LabelSmoother, model)
+            if not getattr(args, "torch_compile", False):  # which would compile the watching, too
+                watch_first_loss(model)
+            self._at_start = AsAtStart(model)
+        require_same_start(state.global_step)
+        before = _mark(Path(self.checkpoint)) if self.checkpoint else {}
+        loader = given.get("train_dataloader")
+        self._data = tell_of_other_data(getattr(loader, "dataset", None), before.get("data", {}))
+        self._order = order_of(loader, before.get("order"))
+        begin_training(self._job)
+        if state.global_step:
+            # the Trainer restores them on as many nodes only; it has all ranks begin with the same
+            reseed_here(state.global_step, rank=0)
+            args.eval_on_start = False  # it was, and an early stopping would count each start
+        self._restored = resumed.restored(self.checkpoint)
+        if self._job.rank == 0:
+            note(begun(state.global_step))
+            if resumed.order_differs(loader):
+                note_warning(resumed.TOLD)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Refuse weights that have been changed since they were restored, by a `ValueError`."""
+        if self._restored is not None and "model" in given:
+            self._restored.require_complete(given["model"])
+            self._restored.require_unchanged(given["model"])
+        self._restored = None
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """From a checkpoint of the very end, where `max_steps` is within an epoch, Hugging Face takes a step
+        more: it changes nothing, and `on_step_end` does not count it."""
+        if state.global_step >= state.max_steps:
+            given["model"].zero_grad(set_to_none=True)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Report, and agree with all ranks whether to save and to stop.
+
+        Raises:
+            ValueError: layers were frozen or unfrozen while the script trained, or the ranks' weights are not
+                the same.
+        """
+        if self._at_start is not None:
+            self._at_start.require_frozen(given["model"])
+        if _is_whole_on_each(args):
+            self._same.after_step(given["model"])
+        state.global_step = min(state.global_step, state.max_steps)
+        loader = given.get("train_dataloader")
+        samples = self._samples(state.global_step, loader)
+        self._job.progress(
+            step=state.global_step,
+            samples=samples,
+            epoch=int(state.epoch or 0),
+            of=self._samples(state.max_steps, loader),
+            metrics=self._figures,
+        )
+        over = state.global_step >= state.max_steps
+        if self._job.complete(samples) and not over:
+            control.should_training_stop = over = True
+        stop = self._job.should_stop()
+        self._leaving = stop and not over
+        if over or self._ends_epoch(state, loader):
+            return  # the epoch's evaluation and what other callbacks do comes first: see `on_epoch_end`
+        if self._job.should_save() and not control.should_save:
+            control.should_save = self._ours = True
+        if stop:
+            control.should_training_stop = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Mark a checkpoint as whole once all ranks have written their part, or raise `ValueError`: it lacks
+        weights under the names that the model has."""
+        highest([0])
+        self._job.checkpointed()
+        if self._job.rank == 0:
+            folder = Path(self.output_dir, f"checkpoint-{state.global_step}")
+            resumed.require_whole(folder, given.get("model"))
+            mark = {"global_batch": self._batch, "ours": self._ours, "data": self._data}
+            mark["order"] = self._order
+            partial = folder / f".{WHOLE}"
+            partial.write_text(json.dumps(mark))
+            partial.replace(folder / WHOLE)
+            _prune(Path(self.output_dir), state.best_model_checkpoint)
+        self._ours = False
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Within an epoch: end the process if its node is wanted or others join. After an epoch: have the
+        Trainer save after the epoch's evaluation, if that is due.
+
+        Raises:
+            SystemExit: then; the code is 0.
+            ValueError: a stream of unknown length has come to its end, before the training has.
+        """
+        loader = given.get("train_dataloader")
+        if self._leaving and not self._ends_epoch(state, loader):
+            self._leave(state, loader)
+        over = control.should_training_stop or state.global_step >= state.max_steps
+        if not over and length_of(loader) is None:
+            raise ValueError(
+                f"the stream of training data ended after step {state.global_step} of {state.max_steps}, and "
+                "Hugging Face cannot go on within its second pass: give the data set a length (__len__), or "
+                "have its __iter__ begin again by itself"
+            )
+        if (self._job.should_save() or over) and not control.should_save:
+            control.should_save = self._ours = True
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """End the process that was to end after the last step of the epoch before, or begin its order.
+
+        Raises:
+            SystemExit: then; the code is 0.
+        """
+        loader = given.get("train_dataloader")
+        if self._leaving:
+            self._leave(state, loader)
+        begin_epoch(loader, int(state.epoch or 0))
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **given: Any) -> None:
+        """Report the figures that the Trainer logs."""
+        numbers = {name: value for name, value in (logs or {}).items() if isinstance(value, int | float)}
+        self._figures |= numbers
+        self._job.report(numbers)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Tell that the work of the spec is done; with `until_exit`, the script's end does."""
+        if self._job.samples is not None:
+            samples = self._samples(state.global_step, given.get("train_dataloader"))
+            self._job.done(step=state.global_step, samples=samples, epoch=int(state.epoch or 0))
+
+    # what it needs for that
+
+    def _leave(self, state: Any, loader: Any) -> None:
+        samples = self._samples(state.global_step, loader)
+        self._job.saved(step=state.global_step, samples=samples, epoch=int(state.epoch or 0))
+        raise SystemExit(0)
+
+    def _samples(self, steps: int, loader: Any) -> int:
+        """The samples of so many steps over all nodes. The last step of an epoch has what is left of it."""
+        length = length_of(loader)
+        if length is None:
+            return int(steps * self._batch)
+        epochs, steps = divmod(steps, math.ceil(length / self._batch))
+        return int(epochs * length + min(steps * self._batch, length))
+
+    def _ends_epoch(self, state: Any, loader: Any) -> bool:
+        length = length_of(loader)
+        return length is not None and not state.global_step % math.ceil(length / self._batch)
+
+    def _require(self, args: Any, state: Any, loader: Any) -> None:
+        fewest, most = self._job.nodes
+        if fewest != most and self._cut != self._batch:
+            raise ValueError(
+                f"a step has {self._batch} samples on {self._job.size} nodes, and would have others on other "
+                "numbers of nodes: Hugging Face would count epochs wrongly. Say "
+                f"TrainingArguments(**elastic.batch({self._batch}), ...) and give no other batch size"
+            )
+        require_arguments(args, is_fixed=fewest == most)
+        require_data(args, loader, self._batch, is_fixed=fewest == most)
+        if fewest != most and self._job.rank == 0:
+            tell_of_filled_up(loader, self._batch)
+        if not args.restore_callback_states_from_checkpoint:
+            raise ValueError("give the callback to the Trainer itself: Trainer(..., callbacks=[elastic])")
+        if getattr(args, "enable_jit_checkpoint", False):
+            raise ValueError("this callback saves when nodes are wanted: leave enable_jit_checkpoint out")
+        if Path(args.output_dir).absolute() != Path(self.output_dir).absolute():
+            raise ValueError(f"say TrainingArguments(output_dir=elastic.output_dir), not {args.output_dir!r}")
+        self._require_resumed(state)
+
+    def _require_resumed(self, state: Any) -> None:
+        if self.checkpoint is None:
+            return
+        if Path(self.checkpoint).name != f"checkpoint-{state.global_step}":
+            raise ValueError(
+                f"there is {self.checkpoint} to go on from: say "
+                "trainer.train(resume_from_checkpoint=elastic.checkpoint)"
+            )
+        before = _mark(Path(self.checkpoint))["global_batch"]
+        if before != self._batch:
+            raise ValueError(
+                f"{self.checkpoint} was written with {before} samples a step, this run has {self._batch}: "
+                "Hugging Face would count epochs wrongly. Keep the batch, or begin anew in another folder"
+            )
+
+
+def _is_whole_on_each(args: Any) -> bool:
+    """Whether each of several ranks has the whole model, not a shard of it."""
+    kind = getattr(getattr(args, "distributed_state", None), "distributed_type", None)
+    return getattr(kind, "name", "").startswith("MULTI_")
+
+
+def _global_batch(args: Any, size: int) -> int:
+    """The samples of a step, over all nodes."""
+    return int(args.per_device_train_batch_size * args.gradient_accumulation_steps * size)
+
+
+def _mark(folder: Path) -> Mapping[str, Any]:
+    found: dict[str, Any] = json.loads((folder / WHOLE).read_text())
+    return found
+
+
+def _whole(folder: Path) -> list[Path]:
+    """The checkpoints that all ranks have written in full, the newest last."""
+    found = [path.parent for path in folder.glob(f"checkpoint-*/{WHOLE}")]
+    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def _newest(folder: Path, *, tidy: bool) -> str | None:
+    """The newest whole checkpoint. `tidy`: remove those that a killed process has left incomplete."""
+    whole = _whole(folder)
+    for path in folder.glob("checkpoint-*") if tidy else ():
+        if path not in whole:
+            shutil.rmtree(path, ignore_errors=True)
+    return str(whole[-1]) if whole else None
+
+
+def _prune(folder: Path, best: str | None) -> None:
+    """Remove older checkpoints that this callback has asked for. The Trainer sees to its own."""
+    ours = [path for path in _whole(folder) if _mark(path)["ours"]]
+    for path in ours[:-KEEP]:
+        if best is None or Path(best).name != path.name:
+            (path / WHOLE).unlink(missing_ok=True)  # first: what is half removed is not whole
+            shutil.rmtree(path, ignore_errors=True)

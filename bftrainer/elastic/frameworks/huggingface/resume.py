@@ -1,0 +1,144 @@
+"""Resumes Hugging Face's Trainer from a checkpoint: its weights, and a stream's order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from torch.utils.data import IterableDataset
+from transformers import Trainer
+from transformers.trainer_callback import ExportableState
+
+from bftrainer.elastic.checks.own_weights import LOOKED_AT
+from bftrainer.elastic.frameworks.huggingface.loss_by_items import is_hugging_faces, trainers_of
+from bftrainer.elastic.frameworks.huggingface.order import dataset_of
+from bftrainer.elastic.frameworks.model_check import Restored, require_names
+
+FIRST = 8
+"""So many samples of a stream are looked at."""
+TOLD = (
+    "the first samples of this stream are others each time it is read. If __iter__ draws their order, every "
+    "start of a process within an epoch uses samples twice, and others never: draw the order from a seed and "
+    "the epoch alone, which set_epoch(epoch) tells the data set. If it draws only what is done to each "
+    "sample, such as a random crop, all is well"
+)
+HOOKS = (
+    "on_train_begin of a callback, or the Trainer itself,",
+    "Do that before trainer.train(), whose checkpoint comes after it, or only where "
+    "elastic.checkpoint is None",
+)
+
+
+def restored(checkpoint: str | None) -> Restored | None:
+    """What a checkpoint has of the model's weights; None without a checkpoint, or where others than
+    Hugging Face wrote its weights."""
+    files = [] if checkpoint is None else sorted(Path(checkpoint).glob("model*.safetensors"))
+    return Restored(_tensors(files), *HOOKS) if files else None
+
+
+def require_whole(checkpoint: Path, model: torch.nn.Module | None) -> None:
+    """Refuse a checkpoint that has just been written with other names for some of the model's weights.
+
+    Raises:
+        ValueError: see `require_names`.
+    """
+    files = sorted(checkpoint.glob("model*.safetensors"))
+    names: set[str] = set()
+    for file in files:
+        with safe_open(file, framework="pt") as found:
+            names |= set(found.keys())
+    if files and model is not None:
+        require_names(names, model)
+
+
+def take_over(callback: Any) -> None:
+    """Have the Trainer that has `callback` restore what its callbacks export into the very objects that the
+    script has made: Hugging Face makes new ones, and the script's stay as they were at the start.
+
+    And have it divide the loss of each batch of an evaluation by that batch's own items, as it does on one
+    node. On several it divides by those of the batches of all nodes at that moment, so that `eval_loss` would
+    depend on their number. A `compute_loss` of the script's own may count on that: it is left alone.
+    """
+    for trainer in trainers_of(Trainer, callback):
+        trainer._load_callback_state = partial(_load_into, trainer.callback_handler.callbacks, trainer)
+        if is_hugging_faces(trainer, Trainer):
+            trainer.prediction_step = partial(_by_own_items, trainer, trainer.prediction_step)
+
+
+def _by_own_items(trainer: Any, step: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    args, name = trainer.args, "average_tokens_across_devices"
+    before = getattr(args, name, None)
+    if before is None:  # a version that never does
+        return step(*given, **options)
+    setattr(args, name, False)
+    try:
+        return step(*given, **options)
+    finally:
+        setattr(args, name, before)
+
+
+def _load_into(callbacks: list[Any], trainer: Any) -> None:
+    before = [*callbacks]
+    stored = trainer.state.stateful_callbacks
+    for name, data in stored.items():
+        if isinstance(data, list):  # several of one class: each checkpoint adds theirs behind the last ones
+            stored[name] = data[-sum(type(each).__name__ == name for each in before) :]
+    type(trainer)._load_callback_state(trainer)
+    made = [each for each in callbacks if not any(each is one for one in before)]
+    for each in before:
+        if not any(each is one for one in callbacks):
+            new = next(one for one in made if type(one) is type(each))
+            made.remove(new)
+            for name in _exported(new):
+                setattr(each, name, getattr(new, name))
+    callbacks[:] = before
+
+
+def _exported(callback: Any) -> Collection[str]:
+    """The names of the attributes that go with checkpoints."""
+    return callback.state()["attributes"].keys() if isinstance(callback, ExportableState) else ()
+
+
+def order_differs(loader: Any) -> bool:
+    """Whether a stream without `set_epoch` begins with other samples when it is read again.
+
+    It is read from its beginning, and random numbers are as before afterwards.
+    """
+    data = dataset_of(loader)
+    if not isinstance(data, IterableDataset) or hasattr(data, "set_epoch"):
+        return False
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        streams = iter(data), iter(data)
+        is_read_once = streams[0] is streams[1]  # it cannot be looked at without being used up
+        once, again = ([] if is_read_once else [_plain(one) for one in islice(s, FIRST)] for s in streams)
+        differs = once != again
+    random.setstate(python)
+    np.random.set_state(numpy)
+    return differs
+
+
+def _tensors(files: list[Path]) -> Mapping[str, torch.Tensor]:
+    """The first rows of each, which have all elements that are compared: models are large."""
+    found = {}
+    for path in files:
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118  no mapping
+                rows = file.get_slice(name)
+                found[name] = rows[:LOOKED_AT] if rows.get_shape() else file.get_tensor(name)
+    return found
+
+
+def _plain(sample: Any) -> Any:
+    if isinstance(sample, torch.Tensor | np.ndarray | np.generic):
+        return sample.tolist()
+    if isinstance(sample, Mapping):
+        return {name: _plain(value) for name, value in sample.items()}
+    return [_plain(one) for one in sample] if isinstance(sample, list | tuple) else sample

@@ -1,0 +1,1 @@
+"""Lightning's Trainer on nodes that come and go."""

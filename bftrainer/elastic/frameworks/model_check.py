@@ -1,0 +1,111 @@
+"""Checks of a script's own model under a framework: refuses steps that would depend on the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any
+
+import torch
+
+from bftrainer.elastic.checks.own_weights import some
+from bftrainer.elastic.train.modes import evaluating
+
+NARROW = (torch.float32, torch.bfloat16, torch.float16)
+"""Types that a model may be made in before a framework converts it."""
+
+
+class AsAtStart:
+    """What of a model has to stay as it is at the start of a process, as no checkpoint has it."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._frozen = _frozen(model)
+        self._evaluating: list[str] | None = None  # from when the model first trains
+
+    def require_frozen(self, model: torch.nn.Module) -> None:
+        """Refuse layers that are frozen or unfrozen while a script trains.
+
+        Raises:
+            ValueError: the first of them, and what to do instead.
+        """
+        modes = evaluating(model)
+        before = modes if self._evaluating is None else self._evaluating
+        if model.training:
+            self._evaluating = before
+        changed = sorted(_frozen(model) ^ self._frozen)
+        changed += sorted({*modes} ^ {*before}) if model.training else []
+        if changed:
+            raise ValueError(
+                f"{changed[0]} and {len(changed) - 1} more parameters or layers were frozen or unfrozen "
+                "while the script trains. After a restart they would be as at the beginning, and gradients "
+                "of other nodes are not averaged: make a trainer of each phase, which begins with the "
+                "weights of the one before"
+            )
+
+
+def require_names(names: Set[str], model: torch.nn.Module) -> None:
+    """Refuse a checkpoint with these weights that lacks some of those that train; others may be left out on
+    purpose.
+
+    Raises:
+        ValueError: how many, the first, and what to do instead.
+    """
+    same: dict[int, list[str]] = {}
+    for name, value in model.named_parameters(remove_duplicate=False):
+        if value.requires_grad:
+            same.setdefault(id(value), []).append(name)
+    lacks = [own[0] for own in same.values() if not names & set(own)]
+    if lacks and len(lacks) < len(same):  # all: they have other names altogether, such as a wrapper's
+        raise ValueError(
+            f"the checkpoint lacks {len(lacks)} of {len(same)} weights under the names that the model "
+            f"has, such as {lacks[0]}: after a change of nodes they would begin anew. Some versions of "
+            "transformers save some models so that they cannot go on: take another version of it, or "
+            "another model"
+        )
+
+
+class Restored:
+    """A few elements of each weight in a checkpoint, which the model has when the training goes on.
+
+    Args:
+        state: tensors by the names of the model's parameters; other values are left out.
+        hooks: what of the framework's may have changed weights since.
+        remedy: what to do instead.
+    """
+
+    def __init__(self, state: Mapping[str, Any], hooks: str, remedy: str) -> None:
+        self._hooks, self._remedy = hooks, remedy
+        self._some = {
+            name: some(value).cpu().clone() for name, value in state.items() if torch.is_tensor(value)
+        }
+
+    def require_complete(self, model: torch.nn.Module) -> None:
+        """See `require_names`."""
+        require_names(self._some.keys(), model)
+
+    def require_unchanged(self, model: torch.nn.Module) -> None:
+        """Refuse a model that has been changed since it was restored.
+
+        Raises:
+            ValueError: the first weight that differs, and what to do instead.
+        """
+        for name, value in model.named_parameters():
+            before = self._some.get(name)
+            is_whole = type(value) in (torch.Tensor, torch.nn.Parameter)  # and not a node's part of it
+            if before is None or before.dtype != value.dtype:
+                continue
+            if not is_whole or torch.equal(before, now := some(value).cpu()):
+                continue
+            if narrow := [each for each in NARROW if torch.equal(before.to(each).to(now.dtype), now)]:
+                raise ValueError(
+                    f"{name} is what the checkpoint has, rounded to {narrow[0]}: the model is made in that, "
+                    f"and is converted to {now.dtype} after it has been restored. Make it in {now.dtype} at "
+                    f"once, such as by torch.set_default_dtype({now.dtype})"
+                )
+            raise ValueError(
+                f"{name} is not what the checkpoint has: {self._hooks} changes it, and is called again "
+                f"after every change of nodes. {self._remedy}"
+            )
+
+
+def _frozen(model: torch.nn.Module) -> frozenset[str]:
+    return frozenset(name for name, p in model.named_parameters() if not p.requires_grad)

@@ -1,0 +1,185 @@
+"""Makes the parts of a run from what its script gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from bftrainer.elastic.checks.of_run import CheckedRun, observers_of
+from bftrainer.elastic.loop.member_group import peers_of
+from bftrainer.elastic.loop.observers import Observers
+from bftrainer.elastic.loop.peers import SingleProcess
+from bftrainer.elastic.loop.turn import Stepped
+from bftrainer.elastic.members.patience import Patience
+from bftrainer.elastic.process.channel import Orders
+from bftrainer.elastic.state import parts as own_parts
+from bftrainer.elastic.state.parts import UNSAVED, UnsavedBuffers
+from bftrainer.elastic.state.training_state import STEPPED, TrainingState
+from bftrainer.elastic.train import average as averagings
+from bftrainer.elastic.train import policy as policies
+from bftrainer.elastic.train.average import Averaging
+from bftrainer.elastic.train.batches import Batches
+from bftrainer.elastic.train.buffers import KeptBuffers
+from bftrainer.elastic.train.modes import PART as MODES
+from bftrainer.elastic.train.modes import Modes, least_of
+from bftrainer.elastic.train.policy import Policy
+from bftrainer.elastic.train.schedule import Every, Schedule
+from bftrainer.elastic.train.stopped import PART as STOPPED
+from bftrainer.elastic.train.stopped import Stopped
+from bftrainer.elastic.train.streamed import batches_of, opened, passes
+from bftrainer.elastic.train.trainable import PART as TRAINABLE
+from bftrainer.elastic.train.trainable import Trainable
+from bftrainer.elastic.train.trained import Trained, trained
+from bftrainer.elastic.train.update import Update
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """What `elastic.Run` gets to train."""
+
+    model: torch.nn.Module | Mapping[str, torch.nn.Module]
+    optimizer: torch.optim.Optimizer | Mapping[str, torch.optim.Optimizer]
+    scheduler: Any
+    scaler: torch.amp.GradScaler | None
+    parts: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What it trains them on, how much of it in a step, and how long."""
+
+    data: Any
+    batch_size: int | None
+    collate: Callable[[list[Any]], Any] | None
+    policy: Policy | None
+    accumulate: int | None
+    epochs: int | None
+    seed: int
+    least_per_worker: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """How a step's gradients become its update."""
+
+    scheduler_every: Every | None
+    clip_norm: float | None
+    ddp: bool | Mapping[str, Any]
+    average: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What the nodes have in common, and how long they wait for each other."""
+
+    compare_every: int
+    may_differ: Sequence[str]
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunParts:
+    """The parts of a run. `passes`: over the data, that its loop makes; None: others end it."""
+
+    orders: Orders | None
+    trained: Trained
+    batches: Batches
+    averaging: Averaging
+    update: Update
+    stepped: Stepped
+    trainable: Trainable
+    modes: Modes
+    kept_buffers: KeptBuffers
+    state: TrainingState
+    peers: SingleProcess
+    observers: Observers
+    passes: int | None
+    seed: int
+
+
+def assembled(
+    objects: Objects, samples: Samples, how: Updates, agreed: Agreement, joined: Callable[[], None]
+) -> RunParts:
+    """The parts of a run. `joined` is called when others share the samples, before the next step.
+
+    Raises:
+        ValueError, TypeError: a combination that cannot work, with what to give instead.
+    """
+    orders = Orders.from_environment()
+    number, budget = (orders.trainer, orders.samples) if orders else (0, None)
+    source = opened(samples.data, samples.batch_size, samples.collate, samples.seed)
+    in_spec = orders.batch if orders else {}
+    policy = policies.chosen(samples.policy, source.batch_size, samples.accumulate, in_spec)
+    what = trained(objects.model, objects.optimizer, objects.scheduler)
+    schedule = Schedule(what.schedulers, how.scheduler_every)
+    stepped, update = Stepped(), Update(what, schedule, objects.scaler, how.clip_norm, policy)
+    freezing, modes = Trainable(what.models, number), Modes(what.models, number)
+    stopped = Stopped(samples.epochs, budget)
+    least = least_of(what.models, samples.least_per_worker, source.batch_size)
+    state = {**own_parts.plain_only(what.parts()), "pace": update.pace, **own_parts.checked(objects.parts)}
+    state |= {"scaler": objects.scaler} if objects.scaler else {}
+    state |= {STEPPED: stepped} if what.is_several else {}
+    state |= {UNSAVED: UnsavedBuffers(state), MODES: modes, STOPPED: stopped}
+    state |= {TRAINABLE: freezing} if how.ddp is False else {}
+    observers = Observers(observers_of(checked_run(orders, what, policy, samples, how, agreed, least)))
+    training = TrainingState({**state, **observers.parts()})
+    averaging = averagings.chosen(what, how.ddp, how.average, freezing)
+    count = passes(samples.epochs, orders)
+    cuts = {"budget": budget, "stand_in": averaging.needs_batch, "least": least}
+    batches = batches_of(source, policy, epochs=count, **cuts)
+    peers = peers_of(
+        orders,
+        training,
+        joined,
+        streams=not averaging.needs_batch,  # else a rank without samples cannot follow the others
+        observers=observers,
+        patience=Patience(agreed.timeout_s),
+        stopped=stopped,
+        of=batches.samples,
+    )
+    schedule.compare(batches.epochs, *map(batches.steps, orders.ranks if orders else (1, 1)))
+    return RunParts(
+        orders=orders,
+        trained=what,
+        batches=batches,
+        averaging=averaging,
+        update=update,
+        stepped=stepped,
+        trainable=freezing,
+        modes=modes,
+        kept_buffers=KeptBuffers(what),
+        state=training,
+        peers=peers,
+        observers=observers,
+        passes=count,
+        seed=samples.seed,
+    )
+
+
+def checked_run(
+    orders: Orders | None,
+    what: Trained,
+    policy: Policy,
+    samples: Samples,
+    how: Updates,
+    agreed: Agreement,
+    least: int,
+) -> CheckedRun:
+    """What observers know of a run."""
+    settings: dict[str, object]
+    settings = {"epochs": samples.epochs, "seed": samples.seed, "scheduler_every": how.scheduler_every}
+    settings |= {"clip_norm": how.clip_norm} | ({"least_per_worker": least} if least > 1 else {})
+    return CheckedRun(
+        orders=orders,
+        trained=what,
+        data=samples.data,
+        policy=policy,
+        settings={**settings, "average": how.average, "ddp": how.ddp is not False},
+        averages=how.average,
+        overlaps=how.ddp is not False,
+        compare_every=agreed.compare_every,
+        may_differ=agreed.may_differ,
+    )

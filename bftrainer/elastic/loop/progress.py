@@ -1,0 +1,97 @@
+"""Reports a training's progress to the agent, and writes its checkpoints in time."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from bftrainer.elastic.process import warnings
+from bftrainer.elastic.process.channel import Channel, Orders
+from bftrainer.elastic.process.metrics import Figures, whole_training
+from bftrainer.elastic.process.warnings import note
+from bftrainer.elastic.snapshots.saver import Saver
+from bftrainer.elastic.state.checkpoint import Checkpoints
+from bftrainer.elastic.state.position import Position
+from bftrainer.elastic.state.training_state import TrainingState
+
+REPORT_EVERY_S = 0.5
+PREPARE_S = 5.0
+"""So long after its start a worker makes the memory of snapshots ready, if no checkpoint is due before."""
+
+
+class Progress:
+    """Reports and checkpoints of one worker. Times are `time.monotonic()`, in seconds.
+
+    `of`: the samples of the whole run; None: not known.
+    """
+
+    def __init__(self, state: TrainingState, channel: Channel, orders: Orders, of: int | None = None) -> None:
+        self.metrics = Figures(orders.max_metrics)
+        """The latest figures that the script has reported, by name."""
+        self._state, self._channel, self._of = state, channel, whole_training(of or None)
+        self._folder = orders.checkpoint_dir
+        self._checkpoints = Checkpoints(orders.checkpoint_dir, orders.folder)
+        self.saver = Saver(state, self._checkpoints, channel, orders.slots)
+        """Writes the checkpoints."""
+        self._checkpoint_every_s = orders.checkpoint_every_s
+        self._reported: Position | None = None
+        self._reported_at = self._saved_at = time.monotonic()
+        self._prepare_at = self._saved_at + min(PREPARE_S, orders.checkpoint_every_s / 2)
+
+    def restart(self, now: float) -> None:
+        """The members have changed: the speed is measured from `now` on."""
+        self._reported, self._reported_at = None, now
+
+    def after_step(self, committed: Position, now: float, generation: int, size: int) -> None:
+        """Report and save, if it is time for that. Only for rank 0.
+
+        `committed` is the last position that all members have reached for sure.
+        """
+        if now - self._reported_at >= REPORT_EVERY_S:
+            rate = None
+            if self._reported is not None:
+                rate = (committed.samples - self._reported.samples) / (now - self._reported_at)
+            problem = self.saver.error
+            self.tell("progress", generation, size, committed, rate=rate, problem=problem)
+            self._reported, self._reported_at = committed, now
+        if now >= self._prepare_at:
+            self._prepare_at = math.inf
+            self.saver.prepare()
+        if now - self._saved_at >= self._checkpoint_every_s and not self.saver.busy:
+            self.saver.save(generation, wait=False)
+            self._saved_at = now
+
+    def resume(self) -> bool:
+        """Put the newest checkpoint into the state. False: there is none.
+
+        Raises:
+            CheckpointError: there are checkpoints, but none can be read.
+        """
+        snapshot = self._checkpoints.load()
+        if snapshot is not None:
+            self._state.restore(snapshot)
+            self.saver.saved = self._state.position.step
+            note(f"resumed from step {self._state.position.step}, of a checkpoint in {self._folder}")
+        else:
+            note("begins anew: there is no checkpoint")
+        return snapshot is not None
+
+    def tell(self, kind: str, generation: int, size: int, position: Position, **more: Any) -> None:
+        """Send a message to the agent: where training stands, the latest figures, and `more`. The log
+        says where it leaves."""
+        if kind == "left":
+            note(f"leaves at step {position.step}")
+        self._channel.send(
+            kind,
+            generation=generation,
+            size=size,
+            step=position.step,
+            samples=position.samples,
+            epoch=position.epoch,
+            metrics=self.metrics,
+            of=self._of,
+            warned=warnings.last(),
+            saved=self.saver.saved,
+            **more,
+        )

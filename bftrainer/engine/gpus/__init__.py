@@ -1,0 +1,1 @@
+"""Single GPUs shared out between trainers. Pure."""

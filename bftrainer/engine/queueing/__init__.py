@@ -1,0 +1,1 @@
+"""Trainers that wait: their lines, places, turns and shares. Pure."""

@@ -1,0 +1,148 @@
+"""The number of nodes that each user may hold where a site shares the pool by weights. Pure.
+
+Weighted max-min fairness: the pool is divided by the users' weights; what one user cannot use goes to the
+others, again by their weights. A user alone is entitled to all. A share is seldom a whole number of nodes,
+and may be less than any trainer of a user needs. So a ledger has what users held beside their shares up to
+now: the nodes that rounding leaves go to those that are owed most, and users with small shares take turns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bftrainer.model.trainer import Trainer
+
+OTHERS = "others"
+"""The name under which the weight of all users stands that are not named."""
+EXACT = 1e-9
+STAYS_S = 30.0
+"""A user that holds nodes beyond its share keeps them for so long, as a change of hands costs a rescale."""
+MOST_OWED_S = 3600.0
+"""No user is owed its share, or owes what it holds, for longer than this: it may have been unable to use
+that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What users held beside their shares.
+
+    Attributes:
+        at: When nodes were shared out last (s).
+        shares: User -> the nodes that it was entitled to since then, not rounded.
+        held: User -> the nodes that it got then.
+        owed: User -> node-seconds that it had too few up to then; below 0: too many.
+    """
+
+    at: float = 0.0
+    shares: Mapping[str, float] = field(default_factory=dict)
+    held: Mapping[str, int] = field(default_factory=dict)
+    owed: Mapping[str, float] = field(default_factory=dict)
+
+    def owed_at(self, now: float) -> dict[str, float]:
+        """User -> node-seconds that it has had too few; of those that wanted nodes last."""
+        return {user: self._owed(user, share, now - self.at) for user, share in self.shares.items()}
+
+    def _owed(self, user: str, share: float, seconds: float) -> float:
+        held, before = self.held.get(user, 0), self.owed.get(user, 0.0)
+        most, least = MOST_OWED_S * max(1.0, share), -MOST_OWED_S * max(1, held)
+        return max(min(before, least), min(max(before, most), before + (share - held) * seconds))
+
+
+def weight_of(user: str, weights: Mapping[str, float]) -> float:
+    """The weight of a user: its own, or that of all who are not named."""
+    return weights.get(user, weights.get(OTHERS, 1.0))
+
+
+def shares_of(
+    pool: int, weights: Mapping[str, float], trainers: Mapping[str, Sequence[Trainer]]
+) -> dict[str, float]:
+    """User -> its part of the pool (nodes, not rounded); none gets more than its trainers could use."""
+    demand = {user: min(pool, sum(t.spec.n_max for t in own)) for user, own in trainers.items()}
+    return divided(pool, demand, {user: weight_of(user, weights) for user in trainers})
+
+
+def entitled(
+    pool: int,
+    weights: Mapping[str, float],
+    trainers: Mapping[str, Sequence[Trainer]],
+    ledger: Ledger,
+    now: float,
+) -> dict[str, int]:
+    """User -> the most nodes that the user's trainers may hold together: the whole pool, divided up."""
+    shares = shares_of(pool, weights, trainers)
+    least = {user: min(t.spec.n_min for t in own) for user, own in trainers.items()}
+    small = {user for user in shares if shares[user] < least[user] - EXACT}
+    owed, holds = ledger.owed_at(now), {user: _held(own) for user, own in trainers.items()}
+    found, left = dict.fromkeys(shares, 0), pool
+    for user in sorted(small, key=lambda user: (-_claim(user, 0, least, owed, holds), user)):
+        in_turn = _claim(user, 0, least, owed, holds) >= 0 or len(small) == len(shares)
+        if in_turn and least[user] <= left:
+            found[user] = least[user]
+            left -= least[user]
+    large = {user: own for user, own in trainers.items() if user not in small}
+    return found | _rounded(shares_of(left, weights, large), owed, holds)
+
+
+def _rounded(
+    shares: Mapping[str, float], owed: Mapping[str, float], holds: Mapping[str, int]
+) -> dict[str, int]:
+    """Shares as whole nodes with the same sum: what rounding down leaves goes to those that are owed most."""
+    whole = {user: math.floor(share + EXACT) for user, share in shares.items()}
+    one = dict.fromkeys(shares, 1)
+    in_order = sorted(
+        (user for user in shares if shares[user] - whole[user] > EXACT),
+        key=lambda user: (
+            -_claim(user, whole[user], one, owed, holds),
+            whole[user] - shares[user],
+            user,
+        ),
+    )
+    for user in in_order[: round(sum(shares.values()) - sum(whole.values()))]:
+        whole[user] += 1
+    return whole
+
+
+def _held(trainers: Sequence[Trainer]) -> int:
+    """How many nodes trainers hold now: those that they have just lost are no reason to leave them others."""
+    return sum(len(t.nodes) for t in trainers)
+
+
+def _claim(
+    user: str, beside: int, nodes: Mapping[str, int], owed: Mapping[str, float], holds: Mapping[str, int]
+) -> float:
+    """What a user's claim to so many `nodes` beside others is worth, in node-seconds: what it is owed, and
+    more if it holds them."""
+    return owed.get(user, 0.0) + (STAYS_S * nodes[user] if holds[user] > beside else 0.0)
+
+
+def claim_to_more(user: str, trainers: Sequence[Trainer], ledger: Ledger) -> float:
+    """What the claim of a user with these trainers to nodes beyond its share is worth, in node-seconds, where
+    others leave some."""
+    beyond = max(0.0, _held(trainers) - ledger.shares.get(user, 0.0))
+    return ledger.owed.get(user, 0.0) + STAYS_S * beyond
+
+
+def entered(ledger: Ledger, shares: Mapping[str, float], trainers: Iterable[Trainer], now: float) -> Ledger:
+    """The ledger after nodes have been shared out to `trainers`. Users that want none are forgotten."""
+    held = dict.fromkeys(shares, 0)
+    for trainer in trainers:
+        if trainer.spec.user in held:
+            held[trainer.spec.user] += len(trainer.nodes)
+    return Ledger(at=now, shares=shares, held=held, owed=ledger.owed_at(now))
+
+
+def divided(pool: float, demand: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
+    """The pool divided among users by weights; none gets more than it demands."""
+    got: dict[str, float] = {}
+    left, open_ = float(pool), dict(demand)
+    while open_:
+        total = sum(weights[user] for user in open_)
+        sated = [user for user, most in open_.items() if most <= left * weights[user] / total]
+        if not sated:
+            return got | {user: left * weights[user] / total for user in open_}
+        for user in sated:
+            got[user] = open_.pop(user)
+        left = max(0.0, pool - sum(got.values()))
+    return got

@@ -1,0 +1,86 @@
+"""Scratch copies of a script's folder: each run of a rehearsal writes into its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bftrainer.errors import BftrainerError
+
+MB = 1 << 20
+LARGE = 32 * MB
+"""Larger files are linked in place of copied, as they are data."""
+MOST = 2_000 * MB
+MOST_FILES = 20_000
+NO_COPY = frozenset({".git", ".hg", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache"})
+"""Folders that are linked (environments) or left out: no script writes there."""
+OUTPUTS = (".pt", ".pth", ".ckpt", ".safetensors", ".log")
+"""Files that a script may write anew are copied, however large they are."""
+Stamp = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchCopy:
+    """A scratch copy, and what each file was when it was copied."""
+
+    folder: Path
+    stamps: dict[str, Stamp]
+
+    def written(self) -> Iterator[Path]:
+        """The files that are new or have changed since, in order, relative to the folder."""
+        for path in sorted(_files(self.folder)):
+            name = str(path.relative_to(self.folder))
+            if not path.is_symlink() and self.stamps.get(name) != _stamp(path):
+                yield Path(name)
+
+
+def copy(source: Path, target: Path) -> ScratchCopy:
+    """Copy a folder; large files of data and environments are linked.
+
+    Raises:
+        BftrainerError: it holds too much.
+    """
+    total = 0
+    for count, path in enumerate(_files(source), 1):
+        size = 0 if path.is_symlink() else path.stat().st_size
+        total += size if size <= LARGE or path.suffix in OUTPUTS else 0
+        if total > MOST or count > MOST_FILES:
+            raise BftrainerError(
+                f"{source}: its files are too many or too large to be copied for each run ({MOST // MB} MB, "
+                f"{MOST_FILES:,} files at most): let the spec's workdir be a folder with the script alone"
+            )
+
+    def put(one: str, other: str) -> str:
+        path = Path(one)
+        if path.stat().st_size > LARGE and path.suffix not in OUTPUTS:
+            Path(other).symlink_to(path.resolve())
+        else:
+            shutil.copy2(one, other)
+        return other
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        every = ((name, Path(folder, name)) for name in names)
+        special = {n for n, p in every if not (p.is_symlink() or p.is_file() or p.is_dir())}  # pipes, sockets
+        return set(names) & NO_COPY | special
+
+    shutil.copytree(
+        source, target, copy_function=put, ignore=left_out, symlinks=True, ignore_dangling_symlinks=True
+    )
+    for name in (".venv", "venv"):
+        if (source / name).is_dir():
+            (target / name).symlink_to((source / name).resolve())
+    return ScratchCopy(target, {str(path.relative_to(target)): _stamp(path) for path in _files(target)})
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for where, folders, names in os.walk(folder):
+        folders[:] = sorted(set(folders) - NO_COPY)
+        yield from (Path(where, name) for name in sorted(names) if Path(where, name).is_file())
+
+
+def _stamp(path: Path) -> Stamp:
+    found = path.lstat()
+    return found.st_mtime_ns, found.st_size

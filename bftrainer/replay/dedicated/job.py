@@ -1,0 +1,171 @@
+"""One job of a dedicated cluster as it trains, between two decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from bftrainer.performance import goodput_fit
+from bftrainer.performance.goodput import BatchLimits, GoodputModel, SystemModel, gain, noise_scale, split
+from bftrainer.performance.goodput_fit import IterationTime
+from bftrainer.replay.dedicated.programs import MeasuredProgram, Placement
+from bftrainer.replay.dedicated.workload import SubmittedJob
+
+RESTART_S = 30.0
+"""A job whose workers are placed anew stands still so long, at its first start, too (section 5.3)."""
+SURPRISE = 0.02
+"""A time that is off the model by less is no reason to fit it again."""
+
+
+@dataclass
+class Profile:
+    """The times that jobs of one program have measured, and the model that fits them.
+
+    One job has it alone, or all jobs of the program share it. `first_phi`: the noise scale (samples) that
+    a job began with.
+    """
+
+    seen: dict[tuple[int, int, int], IterationTime] = field(default_factory=dict)
+    system: SystemModel | None = None
+    first_phi: float | None = None
+
+    def add(self, nodes: int, workers: int, batch: int, step: float, sync: float) -> None:
+        """Take in a measured time (s); the model follows where it did not expect that."""
+        if (nodes, workers, batch) in self.seen:
+            return
+        placed_anew = all((n, k) != (nodes, workers) for n, k, _ in self.seen)
+        time = IterationTime(nodes, workers, batch, step, step - sync)
+        self.seen[nodes, workers, batch] = time
+        if self.system is not None and not placed_anew and len(self.seen) > 2:
+            expected = float(self.system.iteration_time(nodes, workers, batch))
+            if abs(expected / step - 1) < SURPRISE:
+                return
+        self.system = goodput_fit.fit(tuple(self.seen.values()), self.system)
+
+    def model(self, limits: BatchLimits, phi: float | None) -> GoodputModel | None:
+        """The goodput of a job with this noise scale; None where nothing was measured."""
+        if self.system is None or phi is None:
+            return None
+        return GoodputModel(self.system, limits, phi, max(workers for _, workers, _ in self.seen))
+
+    def most_workers(self, cap: int) -> int:
+        """The most workers to ask for: twice the most that were measured."""
+        return goodput_fit.most_workers(tuple(self.seen.values()), cap)
+
+
+@lru_cache(maxsize=4096)
+def best_batch(model: GoodputModel, nodes: int, workers: int) -> tuple[int, int]:
+    """The best batch of a worker and its accumulation steps; a model stays for many ticks."""
+    best = model.best(nodes, workers)
+    return int(best.batch), int(best.accumulation)
+
+
+@dataclass
+class RunningJob:
+    """A job from its submission to its end.
+
+    `workers`, `batch`: held fixed, or None where a policy chooses. `placement`: workers on each of its nodes,
+    empty while it waits. `progress`: steps of m0 done. `gpu_s`: GPU-seconds had. `ended`: when, in s.
+    """
+
+    job: SubmittedJob
+    profile: Profile
+    workers: int | None = None
+    batch: int | None = None
+    placement: Placement = ()
+    local: int = 0
+    accumulation: int = 0
+    pause_s: float = 0.0
+    epoch: int = 0
+    progress: float = 0.0
+    gpu_s: float = 0.0
+    starts: int = 0
+    ended: float | None = None
+    phi: float | None = None
+    speed: float = 0.0
+    _model: GoodputModel | None = None
+
+    @property
+    def program(self) -> MeasuredProgram:
+        """The program that it runs."""
+        return self.job.program
+
+    @property
+    def remaining(self) -> float:
+        """The steps of m0 that are left, as its epochs are declared."""
+        return self.program.progress(self.program.epochs) - self.progress
+
+    @property
+    def model(self) -> GoodputModel | None:
+        """Its goodput by what it has measured; before that, by what others have that share its profile."""
+        if self._model is None and self.batch is None:
+            self._model = self.profile.model(self.program.limits, self.profile.first_phi)
+        return self._model
+
+    @property
+    def speed_alone(self) -> float:
+        """Steps of m0 per second on one worker, as far as it has found out; 0 if it has not."""
+        if self.model is not None:
+            return self.model.alone / self.program.limits.initial
+        return self.speed if self.workers == 1 else 0.0
+
+    def place(self, placement: Placement) -> None:
+        """Give it workers on other nodes, or none; it restarts there."""
+        self.placement = placement
+        if placement:
+            self.pause_s = RESTART_S
+            self.starts += 1
+            self.choose_batch()
+
+    def choose_batch(self) -> None:
+        """Choose its workers' batch anew: the fixed one split, or the best by what it has measured."""
+        nodes, workers = len(self.placement), sum(self.placement)
+        limits = self.program.limits
+        if self.batch is None and self.model is not None:
+            self.local, self.accumulation = best_batch(self.model, nodes, workers)
+            return
+        total = self.batch or max(limits.initial, limits.local_least * workers)
+        local, accumulation = split(limits, workers, total)
+        self.local, self.accumulation = int(local), int(accumulation)
+
+    def advance(self, begin: float, seconds: float) -> None:
+        """Train from `begin` on, both in s: to the end of the time, or of the job.
+
+        Within an epoch the speed is constant; it measures times and gradients as it goes.
+        """
+        if not self.placement or self.ended is not None:
+            return
+        pause = min(self.pause_s, seconds)
+        self.pause_s -= pause
+        now, left = begin + pause, seconds - pause
+        while left > 0 and self.ended is None:
+            rate = self._measured_rate()
+            next_epoch = self.program.progress(self.epoch + 1)
+            if self.progress + rate * left < next_epoch:
+                self.progress += rate * left
+                now, left = now + left, 0.0
+            else:
+                took = round((next_epoch - self.progress) / rate)
+                self.epoch, self.progress = self.epoch + 1, next_epoch
+                now, left = now + took, left - took
+                if self.epoch == self.program.epochs:
+                    self.ended = now
+            self.choose_batch()
+        self.gpu_s += (now - begin) * sum(self.placement)
+
+    def _measured_rate(self) -> float:
+        """Steps of m0 per second, now; takes in the times and gradients that it measures meanwhile."""
+        nodes, workers = len(self.placement), sum(self.placement)
+        limits = self.program.limits
+        total = workers * self.local * (self.accumulation + 1)
+        step, sync = self.program.times(self.placement, self.local)
+        phi = noise_scale(limits.initial, *self.program.gradients(total, self.epoch))
+        self.profile.add(nodes, workers, self.local, step, sync)
+        model = self._model
+        if self.batch is None and (phi != self.phi or not model or model.system is not self.profile.system):
+            self._model = self.profile.model(limits, phi)
+        if self.epoch == 0:
+            self.profile.first_phi = phi
+        self.phi = phi
+        self.speed = float(gain(phi, limits.initial, total)) / (step + self.accumulation * (step - sync))
+        return self.speed

@@ -1,0 +1,154 @@
+"""Counts what a study would cost before anything of it is made: values, points, trials, bytes. Pure.
+
+Whoever reads a study file counts first: the daemon at submit and when it reads stored studies, and commands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bftrainer.errors import BftrainerError
+from bftrainer.search.decide import check_room
+from bftrainer.search.events import Add
+from bftrainer.search.files.space import Kind, Parameter, PointReader
+from bftrainer.search.fill import NAMED, as_word
+from bftrainer.search.grid import Grid, TangledError
+from bftrainer.search.study import Sampler, StudySpec
+from bftrainer.search.trial import Study
+from bftrainer.spec.located_yaml import Document
+
+MOST_TRIALS = 100_000
+"""Trials of a study, and so values of a parameter on a grid, wherever it is read."""
+MOST_POINTS = 1_000
+"""Known points that are added at once."""
+NUMBER = 25
+"""Bytes of a number, as text, at most: a floating-point number has up to 24."""
+KB = 1000
+STUDY_MB = 16
+"""MB of all trials of a study that a daemon takes: it keeps those of unfinished studies in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyBounds:
+    """How much a study may cost: trials, kB of the command and environment of one trial with its values, and
+    MB of these and of the parameters of all its trials together."""
+
+    trials: int
+    trial_kb: int
+    study_mb: int = STUDY_MB
+
+
+MOST = StudyBounds(trials=MOST_TRIALS, trial_kb=256, study_mb=1000)
+"""What the settings allow at most: no daemon has accepted a study beyond it."""
+
+
+def counted(document: Document, spec: StudySpec, most: StudyBounds) -> StudySpec:
+    """The study; one on a grid with no more trials than the grid has points.
+
+    Raises:
+        SpecError: it would cost more than it may; the message names value, bound and what to do.
+    """
+    if spec.sampler is Sampler.GRID:
+        spec = replace(spec, trials=_points(document, spec, most.trials))
+    if spec.trials > most.trials:
+        said = f"{spec.trials:,} is" if spec.sampler is not Sampler.GRID else "the points of the grid are"
+        raise document.error(
+            ("trials",), f"{said} above {most.trials:,}, the most here (max_trials); give fewer"
+        )
+    filled, params = bytes_of_trial(spec)
+    if filled > most.trial_kb * KB:
+        raise document.error(
+            ("trainer", "command"),
+            f"with a trial's values, command and env have up to {filled:,} bytes; at most "
+            f"{most.trial_kb} kB (max_spec_kb): name fewer parameters, or shorten their choices",
+        )
+    whole = spec.trials * (filled + params)
+    if whole > most.study_mb * KB * KB:
+        raise document.error(
+            ("trials",),
+            f"{spec.trials:,} trials of up to {filled + params:,} bytes of command, env and parameters have "
+            f"{whole / KB / KB:,.0f} MB; at most {most.study_mb} MB: give fewer trials, or "
+            "shorten the choices",
+        )
+    return spec
+
+
+def addition(study: Study, trials: int, points: Sequence[object], most: StudyBounds) -> Add:
+    """Trials and known points that a user adds to a study, counted first.
+
+    Raises:
+        BftrainerError: the study would cost more than it may, or a point is none of its space, or there are
+            more than trials that have not begun.
+    """
+    spec, total = study.spec, study.spec.trials + trials
+    if total > most.trials:
+        raise BftrainerError(f"{total:,} trials in all: so many is the most here (max_trials); add fewer")
+    grid = Grid(spec.space, most.trials).size if spec.sampler is Sampler.GRID else most.trials
+    if total > grid:
+        raise BftrainerError(f"{total:,} trials in all: so many points are on the grid; add fewer")
+    fit = most.study_mb * KB * KB // sum(bytes_of_trial(spec))
+    if total > fit:
+        mb = f"{most.study_mb} MB"
+        raise BftrainerError(f"{total:,} trials in all need more than {mb}; add fewer")
+    if points and spec.sampler is Sampler.GRID:
+        raise BftrainerError("a grid has its own points; give fewer points")
+    if len(points) > MOST_POINTS:
+        raise BftrainerError(
+            f"{len(points):,} points; give at most {MOST_POINTS:,} at once, and the others after that"
+        )
+    check_room(study, trials, len(points))
+    reader = PointReader(spec.space)
+    read = []
+    for point in points:
+        if not isinstance(point, dict) or not point:
+            raise BftrainerError("'points' must be a list of objects, such as {\"lr\": 0.1}")
+        try:
+            read.append(reader.read(point))
+        except ValueError as error:
+            raise BftrainerError(str(error)) from error
+    return Add(trials=trials, points=tuple(read), most=min(grid, fit))
+
+
+def bytes_of_trial(spec: StudySpec) -> tuple[int, int]:
+    """How many bytes a trial's command and environment have at most, and its parameters as JSON."""
+    as_json = {own.name: _longest(own, as_json=True) for own in spec.space}
+    params = 2 + sum(len(name) + len('"": , ') + size for name, size in as_json.items())
+    words = {own.name: _longest(own, as_json=False) for own in spec.space}
+    words |= {"trial": NUMBER, "seed": NUMBER, "params": params}
+    texts = [*spec.trainer.command, *(value for _, value in spec.trainer.env)]
+    names = sum(len(key) for key, _ in spec.trainer.env)
+    return names + sum(_filled(text, words) for text in texts), params
+
+
+def _filled(text: str, words: Mapping[str, int]) -> int:
+    """The bytes of a text with values of these sizes in place of names in braces."""
+    named = re.findall(NAMED, text)
+    return len(text.encode()) + sum(words[name] - len(name) - 2 for name in named if name in words)
+
+
+def _longest(own: Parameter, *, as_json: bool) -> int:
+    """The bytes of a parameter's longest value, as JSON or as a word."""
+    if own.kind is not Kind.CHOICE:
+        return NUMBER
+    return max(len((json.dumps(value) if as_json else as_word(value)).encode()) for value in own.choices)
+
+
+def _points(document: Document, spec: StudySpec, most: int) -> int:
+    """How many trials a study on a grid has: one more than the most stands for any that are too many."""
+    for own in spec.space:
+        if not own.count():
+            remedy = "add points: N, or step: N"
+            raise document.error(("space", own.name), f"not a grid; {'add points: N' if own.log else remedy}")
+        if own.count() > MOST_TRIALS:
+            remedy = "give a larger step" if own.step else "add points: N"
+            raise document.error(
+                ("space", own.name),
+                f"{own.count():,} values are on the grid, at most {MOST_TRIALS:,}: {remedy}",
+            )
+    try:
+        return Grid(spec.space, min(spec.trials, most + 1)).size
+    except TangledError as error:
+        raise document.error(("space",), str(error)) from error

@@ -1,0 +1,92 @@
+"""Refuses study files that are valid, but almost surely a mistake, with what to give instead.
+
+A study that a daemon has accepted once is read without these checks.
+"""
+
+from __future__ import annotations
+
+from math import floor
+
+from bftrainer.search.files.space import Kind, Parameter, Value
+from bftrainer.search.study import Sampler, StoppingKind, StudySpec
+from bftrainer.spec.located_yaml import QUOTED, Document
+from bftrainer.threads import check
+
+MOST_NAMED = 12
+"""So many values are written out in a message."""
+
+
+def check_meant(document: Document, spec: StudySpec) -> None:
+    """Check that each condition can hold, steps and points do something, and the median may stop a trial.
+
+    Raises:
+        SpecError: not so; it names the value, its bound and what to give.
+    """
+    known = {own.name: own for own in spec.space}
+    for own in spec.space:
+        _check_step(document, own)
+        if own.points and spec.sampler is not Sampler.GRID:
+            raise document.error(
+                ("space", own.name, "points"),
+                f"{own.points} points make a grid, and the sampler is {spec.sampler.value}; add "
+                "sampler: grid, or leave points out",
+            )
+        for name, all_ in own.when:
+            for wanted, index in zip(all_, known[name].indices(all_), strict=True):
+                check()
+                if why := _never(known[name], wanted, index, grid=spec.sampler is Sampler.GRID):
+                    raise document.error(("space", own.name, "when", name), why)
+    if spec.stopping.kind is StoppingKind.MEDIAN:
+        _check_median(document, spec)
+
+
+def _check_step(document: Document, own: Parameter) -> None:
+    span = own.high - own.low
+    if own.step > span * (1 + 1e-9) and span > 0:
+        raise document.error(
+            ("space", own.name, "step"),
+            f"{own.step:g} is larger than the range from {own.low:g} to {own.high:g}, so that "
+            f"{own.name} would be {own.low:g} in each trial; give at most {span:g}, or widen the range",
+        )
+
+
+def _check_median(document: Document, spec: StudySpec) -> None:
+    own, place = spec.stopping, ("stopping", "median")
+    if own.least >= spec.budget:
+        raise document.error(
+            (*place, "warmup"),
+            f"{own.least:,} samples are not below the budget of {spec.budget:,}; lower warmup, or raise "
+            "budget",
+        )
+    if spec.trials == 1:
+        raise document.error(place, "a single trial has no others to be worse than; give stopping: none")
+    if own.startup >= spec.trials:
+        raise document.error(
+            (*place, "startup"),
+            f"{own.startup:,} others are never there with {spec.trials:,} trials; give at most "
+            f"{spec.trials - 1:,}, or raise trials",
+        )
+
+
+def _never(parent: Parameter, wanted: Value, index: int | None, *, grid: bool) -> str:
+    """Why a parameter never has a value, which has this index on its grid, in words, with those that it may
+    have; empty if it may."""
+    said = repr(wanted)[:QUOTED]
+    if parent.kind is Kind.CHOICE or (grid and not parent.step and parent.points):
+        if index is not None:
+            return ""
+        values = [parent.value(i) for i in range(parent.count())]
+        more = f", ... ({len(values)} in all)" if len(values) > MOST_NAMED else ""
+        named = ", ".join(f"{value!r}"[:QUOTED] for value in values[:MOST_NAMED])
+        return f"{parent.name} is never {said}; give one of its values: {named}{more}"
+    if parent.kind is Kind.FLOAT and not parent.step:
+        return (
+            f"{parent.name} is any number from {parent.low:g} to {parent.high:g}, and exactly {said} in no "
+            "trial; give it a step or a choice of values, or leave when out"
+        )
+    if index is not None:
+        return ""
+    step = parent.step or 1.0
+    last = parent.low + floor((parent.high - parent.low) / step + 1e-9) * step
+    kind = "whole numbers" if parent.kind is Kind.INT and step == 1 else f"numbers in steps of {step:g}"
+    return f"{parent.name} is never {said}; give one of its values, {kind} from {parent.low:g} to {last:g}"

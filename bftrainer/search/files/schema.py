@@ -1,0 +1,269 @@
+"""The keys of a study file, their types and bounds. `trainer` has a trainer spec, see `spec.schema`."""
+
+from __future__ import annotations
+
+import re
+from math import isfinite
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+from bftrainer.model.text import plain
+from bftrainer.search.cost import MOST_TRIALS
+from bftrainer.search.files.space import MOST_APART, Kind
+from bftrainer.search.optuna.storage import checked
+from bftrainer.spec.sizes import Whole
+
+MOST_PARAMETERS = 100
+MOST_POINTS = 1000
+MOST_CHOICES = 256
+MOST_SAMPLES = 10**15
+RESERVED = {
+    "trial": "the trial's number",
+    "seed": "the trial's seed",
+    "params": "all parameters as JSON",
+}
+"""What braces in a command may name beside parameters."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
+_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|min|m|h|d)")
+SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+Bound = Annotated[float, Field(allow_inf_nan=False, ge=-1e300, le=1e300)]
+
+
+def _finite(value: Any) -> Any:
+    """Refuse what JSON has no number for."""
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError(f"{value} is no finite number; leave it out, or quote it if it is meant as text")
+    return value
+
+
+Choice = Annotated[str | bool | int | float, AfterValidator(_finite)]
+Choices = Annotated[
+    list[Choice],
+    Field(min_length=1, max_length=MOST_CHOICES),
+    BeforeValidator(lambda value: [value] if isinstance(value, str | bool | int | float) else value),
+]
+Points = Annotated[int, Field(ge=2, le=MOST_CHOICES)]
+
+
+def _span(value: Any) -> Any:
+    """Seconds from a time span such as 90s, 30m, 2h or 1d; a number is seconds already."""
+    if not isinstance(value, str):
+        return value
+    found = _SPAN.fullmatch(value.strip())
+    if not found:
+        raise ValueError(f"{value[:40]!r}: give a time span such as 90s, 30m, 2h or 1d")
+    return float(found[1]) * SECONDS[found[2]]
+
+
+def _auto(value: Any) -> Any:
+    return _count_or("auto", value)
+
+
+def _never(value: Any) -> Any:
+    return _count_or("never", value)
+
+
+def _count_or(word: str, value: Any) -> Any:
+    """None for the word; other texts are refused."""
+    if isinstance(value, str) and value != word:
+        raise ValueError(f"{value[:40]!r}: give a number of trials, or {word}")
+    return None if value == word else value
+
+
+def _form(value: Any) -> Any:
+    """`asha` stands for `{asha: {}}`, and `none` for `{}`."""
+    if isinstance(value, str):
+        return {} if value == "none" else {value: {}}
+    return value
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Range(_Strict):
+    """A parameter: `float` or `int` with [lowest, highest], or `choice` with a list."""
+
+    float: Annotated[list[Bound], Field(min_length=2, max_length=2)] | None = None
+    int: Annotated[list[Bound], Field(min_length=2, max_length=2)] | None = None
+    choice: Annotated[list[Choice], Field(min_length=1, max_length=MOST_CHOICES)] | None = None
+    log: bool = False
+    step: Annotated[Bound, Field(gt=0)] | None = None
+    points: Points | None = None
+    when: Annotated[dict[str, Choices], Field(max_length=MOST_PARAMETERS)] = {}
+
+    @property
+    def kind(self) -> Kind:
+        """What values it has."""
+        return next(kind for kind in Kind if getattr(self, kind.value) is not None)
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Range:
+        given = [kind.value for kind in Kind if getattr(self, kind.value) is not None]
+        if len(given) != 1:
+            said = " and ".join(given) or "none of them"
+            raise ValueError(
+                f"a parameter has float: [low, high], int: [low, high] or choice: [...]; {said} is given"
+            )
+        if self.kind is Kind.CHOICE:
+            for key in ("log", "step", "points"):
+                if key in self.model_fields_set:
+                    raise ValueError(f"{key} is for float and int; leave it out beside choice")
+            _check_choices(self.choice or [])
+            return self
+        low, high = self.float or self.int or (0, 0)
+        self._check_numbers(low, high)
+        return self
+
+    def _check_numbers(self, low: Any, high: Any) -> None:
+        if low > high:
+            raise ValueError(f"[{low:g}, {high:g}]: the lowest value comes first; swap them")
+        if self.kind is Kind.INT and any(n != round(n) for n in (low, high, self.step or 1)):
+            raise ValueError("an int parameter has whole numbers; use float")
+        if self.kind is Kind.INT and max(-low, high) > MOST_APART:
+            raise ValueError(
+                f"[{low:g}, {high:g}]: whole numbers are from {-MOST_APART} to {MOST_APART}; use float"
+            )
+        if self.step is not None and (high - low) / self.step > MOST_APART:
+            raise ValueError(
+                f"step: {self.step:g} makes more values from {low:g} to {high:g} than can be told apart; "
+                f"give at least {(high - low) / MOST_APART:.2g}, or leave step out"
+            )
+        if self.log and low <= 0:
+            raise ValueError(f"log: true needs numbers above 0, and the lowest is {low:g}; raise it")
+        if self.log and self.step is not None:
+            raise ValueError("log and step do not go together; leave one of them out")
+
+
+def _check_choices(choices: list[Any]) -> None:
+    seen = [(type(value).__name__, value) for value in choices]
+    for one in choices:
+        if seen.count((type(one).__name__, one)) > 1:
+            raise ValueError(f"choice: {one!r} occurs twice; keep one of them")
+        if isinstance(one, str):
+            plain(one, lines=True)
+
+
+class _Rungs(_Strict):
+    least: Annotated[Whole, Field(ge=1, le=MOST_SAMPLES)]
+    eta: Annotated[int, Field(ge=2, le=100)] = 4
+
+
+class _Median(_Strict):
+    warmup: Annotated[Whole, Field(ge=0, le=MOST_SAMPLES)] = 0
+    startup: Annotated[int, Field(ge=1, le=MOST_TRIALS)] = 5
+
+
+class PlateauForm(_Strict):
+    """After how many results in a row that are no better, by `change` at least, a study ends."""
+
+    results: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
+    change: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+
+
+class StoppingForm(_Strict):
+    """One of the ways to stop early; none of them: no trial is stopped."""
+
+    halving: _Rungs | None = None
+    hyperband: _Rungs | None = None
+    asha: _Rungs | None = None
+    median: _Median | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> StoppingForm:
+        if len(self.model_fields_set) > 1:
+            raise ValueError(f"{' and '.join(sorted(self.model_fields_set))}: give one of them")
+        return self
+
+
+class StudyForm(_Strict):
+    """A study file as users write it; docs/studies.md says what each key means."""
+
+    name: str
+    trainer: dict[str, Any]
+    space: Annotated[dict[str, Range], Field(min_length=1, max_length=MOST_PARAMETERS)]
+    metric: Annotated[str, Field(min_length=1, max_length=100)]
+    direction: Literal["minimize", "maximize"] = "minimize"
+    trials: Annotated[Whole, Field(ge=1, le=MOST_TRIALS)]
+    budget: Annotated[Whole, Field(ge=1, le=MOST_SAMPLES)]
+    stopping: Annotated[StoppingForm, BeforeValidator(_form)] = StoppingForm()
+    sampler: Literal["tpe", "random", "grid", "cmaes"] = "tpe"
+    parallelism: Annotated[Annotated[int, Field(ge=1, le=MOST_TRIALS)] | None, BeforeValidator(_auto)] = None
+    retries: Annotated[int, Field(ge=0, le=100)] = 1
+    give_up_after: Annotated[Annotated[int, Field(ge=1, le=MOST_TRIALS)] | None, BeforeValidator(_never)] = 3
+    deadline: Annotated[
+        Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None, BeforeValidator(_span)
+    ] = None
+    node_hours: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
+    target: Bound | None = None
+    plateau: PlateauForm | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    points: Annotated[list[dict[str, Choice]], Field(max_length=MOST_POINTS)] = []
+    warm_start: Annotated[str, Field(min_length=1, max_length=40)] | None = None
+    storage: str | None = None
+    folders: Literal["own", "shared"] = "own"
+    weight: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
+    priority: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _usable_in_paths(cls, name: str) -> str:
+        if not _NAME.fullmatch(name) or name.isdecimal():
+            raise ValueError(
+                f"{name[:60]!r}: use lower-case letters, digits, '.', '_' and '-', at most 40, starting with "
+                "a letter or digit, and not digits alone"
+            )
+        return name
+
+    @field_validator("storage")
+    @classmethod
+    def _a_url(cls, storage: str | None) -> str | None:
+        if storage is not None:
+            checked(storage, Path("/"))
+        return storage
+
+    @field_validator("metric")
+    @classmethod
+    def _plain(cls, metric: str) -> str:
+        return plain(metric)
+
+    @field_validator("space")
+    @classmethod
+    def _in_order(cls, space: dict[str, Range]) -> dict[str, Range]:
+        before: set[str] = set()
+        for name, own in space.items():
+            if name in RESERVED:
+                raise ValueError(
+                    f"{name!r}: reserved, as {{{name}}} in a command stands for {RESERVED[name]}; choose "
+                    "another name"
+                )
+            if not _PARAMETER.fullmatch(name):
+                raise ValueError(f"{name[:70]!r}: no name for a parameter; use letters, digits and '_'")
+            for other in own.when:
+                if other not in before:
+                    raise ValueError(f"{name}: when names {other[:70]!r}, which is no parameter above it")
+            before.add(name)
+        return space
+
+    @model_validator(mode="after")
+    def _rungs_within_budget(self) -> StudyForm:
+        for kind in ("halving", "hyperband", "asha"):
+            own = getattr(self.stopping, kind)
+            if own is not None and own.least >= self.budget:
+                raise ValueError(
+                    f"stopping.{kind}.least: {own.least:,} samples are not below the budget of "
+                    f"{self.budget:,}; lower least, or raise budget"
+                )
+        return self

@@ -1,0 +1,1 @@
+"""Optuna's part: samplers, and storages for dashboards and other code of Optuna."""

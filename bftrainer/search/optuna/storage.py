@@ -1,0 +1,45 @@
+"""The storage of Optuna that a study names: its URL checked, and told without its password. Pure."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bftrainer.model.text import plain
+
+SERVERS = ("postgresql", "mysql", "mariadb")
+MOST = 1000
+"""Characters of a URL."""
+FORMS = "give sqlite:////FOLDER/FILE.db, or postgresql://... or mysql://... of a server"
+
+
+def checked(url: str, base: Path) -> str:
+    """The URL of a storage; the path of a file of SQLite starts at `base`, and is whole in what is returned.
+
+    Raises:
+        ValueError: it is not one; the text says what to give.
+    """
+    if len(url) > MOST:
+        raise ValueError(f"{url[:40]!r}... has {len(url):,} characters, at most {MOST:,}; {FORMS}")
+    plain(url)
+    scheme, between, rest = url.partition("://")
+    if not between:
+        raise ValueError(f"{shown(url)[:60]!r} is no URL of a storage; {FORMS}")
+    kind = scheme.partition("+")[0]
+    if kind in SERVERS:
+        return url
+    if kind != "sqlite":
+        raise ValueError(f"{kind[:40]!r} is no database that Optuna stores in; {FORMS}")
+    if not rest.startswith("/") or rest.endswith("/") or "?" in rest or rest == "/:memory:":
+        raise ValueError(f"{url[:60]!r} names no file; {FORMS}")
+    return f"{scheme}:///{base / rest[1:]}"
+
+
+def file_of(url: str) -> Path | None:
+    """The file of a checked URL; None: it is on a server."""
+    return Path(url.partition(":///")[2]) if url.startswith("sqlite") else None
+
+
+def shown(url: str) -> str:
+    """The URL without its password, up to as long as one may be: matching takes longer than in proportion."""
+    return re.sub(r"(://[^/@:]*):[^@]*@", r"\1:***@", url[:MOST])

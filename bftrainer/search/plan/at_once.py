@@ -1,0 +1,63 @@
+"""All brackets of a search at once on nodes that are held from its begin to its end, as a daemon runs it.
+
+Trials share the nodes as in `Execution`: whoever waits has the next node that becomes free, whichever bracket
+it belongs to. So this may be on time where no plan with stages of its own for each bracket is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from bftrainer.search.plan.baselines import StagePlan, worth
+from bftrainer.search.plan.methods.exact import TOLERANCE
+from bftrainer.search.plan.model.profile import Per
+from bftrainer.search.plan.model.simulate import PlanEstimate, Simulator
+from bftrainer.search.plan.planner import FRESH, DeadlineAnswer
+from bftrainer.search.plan.pools.execution import BracketRun, Execution, Supply
+
+METHOD = "trial by trial"
+
+
+def at_once(simulator: Simulator, brackets: Sequence[BracketRun], sizes: Iterable[int]) -> list[StagePlan]:
+    """The search on each of so many nodes, where it can be done. Nodes are billed, not functions."""
+    profile, tried = simulator.profile, list(sizes)
+    if profile.billing.per is Per.FUNCTION:
+        return []
+    draws = simulator.samples if profile.spread.std else 1
+    run = Execution(simulator, brackets, Supply.none())
+    more = np.tile(np.repeat(np.array(tried), draws), (run.phases, 1))
+    ends = run.run(np.zeros(more.shape[1]), more)[-1].reshape(len(tried), draws)
+    found = []
+    for nodes, trains in zip(tried, ends, strict=True):
+        if np.isfinite(trains).all():
+            scale, init = simulator.scaling(0, nodes)
+            paid = np.maximum(init + trains, profile.billing.minimum_s) * profile.billing.per_s
+            cost = nodes * (paid + profile.billing.fetch)
+            found.append(
+                StagePlan(METHOD, (), PlanEstimate((scale + init + trains)[None], cost[None]), nodes)
+            )
+    return found
+
+
+def answer(
+    simulator: Simulator,
+    brackets: Sequence[BracketRun],
+    plans: Sequence[StagePlan],
+    deadline_s: float,
+    chance: float | None,
+) -> DeadlineAnswer:
+    """Which of these plans is the cheapest on time, and which ends first. There must be one."""
+
+    def fresh(plan: StagePlan) -> PlanEstimate:
+        return at_once(simulator.anew(FRESH), brackets, [plan.nodes])[0].estimate
+
+    def on_time(plan: StagePlan) -> bool:
+        if chance is None:
+            return plan.estimate.jct_s <= deadline_s * (1 + TOLERANCE)
+        return fresh(plan).chance(deadline_s) >= chance
+
+    chosen = next((plan for plan in sorted(plans, key=worth) if on_time(plan)), None)
+    soonest = min(plans, key=lambda plan: (plan.estimate.jct_s, plan.nodes))
+    return DeadlineAnswer(deadline_s, chosen, soonest, {METHOD: chosen}, None, proven=False, fresh=fresh)

@@ -1,0 +1,1 @@
+"""Methods that find the cheapest plan on time. Pure."""

@@ -1,0 +1,1 @@
+"""Inputs of plans: an experiment's stages, their latencies and costs, and tables of both. Pure."""

@@ -1,0 +1,1 @@
+"""Searches run trial by trial on nodes that come and go."""

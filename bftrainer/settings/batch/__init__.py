@@ -1,0 +1,1 @@
+"""The settings of batch systems: what is watched on them, and how pilots get there."""

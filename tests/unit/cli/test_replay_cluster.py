@@ -1,0 +1,96 @@
+"""`bftrainer replay --cluster`: figures, and options that do not go together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bftrainer.cli import app
+from tests.support.measured_programs import write_jobs, write_program
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """A command that replays two jobs."""
+    write_program(tmp_path / "profiles" / "p")
+    path = write_jobs(tmp_path / "jobs.csv", [("a", 0, "p", 2, 64), ("b", 100, "p", 4, 64)])
+    return [
+        "replay",
+        "--cluster",
+        "2x4",
+        "--workload",
+        f"pollux:{path}",
+        "--profiles",
+        f"{tmp_path}/profiles",
+    ]
+
+
+def invoked(words: list[str]) -> Result:
+    """Run the command line."""
+    return CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+
+
+@pytest.mark.parametrize("allocator", ["tiresias", "optimus", "goodput"])
+def test_a_cluster_is_replayed_under_each_allocator(words: list[str], allocator: str) -> None:
+    found = invoked([*words, "--allocator", allocator, "--json"])
+    assert found.exit_code == 0, found.output
+    figures = json.loads(found.output)
+    assert figures["jobs"] == 2
+    assert set(figures["completion_by_job_s"]) == {"a", "b"}
+    assert figures["completion_s"]["mean"] == sum(figures["completion_by_job_s"].values()) / 2
+    table = invoked([*words, "--allocator", allocator])
+    assert "completion time (s)" in table.output
+    assert "of p" in table.output
+
+
+@pytest.mark.parametrize("objective", ["ranked", "weighted", "harmonic"])
+def test_the_objective_can_be_chosen(words: list[str], objective: str) -> None:
+    found = invoked([*words, "--goodput-objective", objective, "--json"])
+    assert found.exit_code == 0, found.output
+
+
+def test_the_same_files_give_the_same_figures(words: list[str]) -> None:
+    options = ["--declared-epochs", "--shared-profiles", "--power", "0.6", "--json"]
+    first, second = (json.loads(invoked(words + options).output) for _ in range(2))
+    for figures in (first, second):
+        del figures["wall_s"], figures["decision_ms"]
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--allocator", "knapsack"], "--allocator knapsack: with --cluster, choose"),
+        (["--nodes", "4"], "--nodes: not with --cluster"),
+        (["--allocator", "optimus", "--declared-epochs"], "--declared-epochs: only with --allocator goodput"),
+        (["--cluster", "2"], "is no cluster"),
+        (["--cluster", "0x4"], "is no cluster"),
+        (["--cluster", "99999999x4"], "is no cluster"),
+        (["--cluster", "\uff12x4"], "is no cluster"),
+        (["--power", "nan"], "no number"),
+        (["--power", "0.5", "--goodput-objective", "weighted"], "--power: only with"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(words: list[str], more: list[str], says: str) -> None:
+    found = invoked(words + more)
+    assert found.exit_code == 2, found.output
+    assert says in found.output
+
+
+def test_what_only_a_cluster_has_is_refused_without_one(words: list[str], tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("idle_start,idle_end,node\n0,10,a\n")
+    found = invoked(["replay", str(log), *words[3:], "--allocator", "goodput"])
+    assert found.exit_code == 2
+    for option in ("--profiles", "--workload pollux:FILE", "--allocator goodput"):
+        assert option in found.output
+    assert "Missing argument 'LOG'" in invoked(["replay"]).output
+
+
+def test_a_cluster_without_its_files_says_what_it_needs(words: list[str]) -> None:
+    assert "needs --profiles" in invoked(words[:5]).output
+    assert "needs --workload pollux:FILE" in invoked(words[:3] + words[5:]).output
+    assert "does not exist" in invoked([*words, "--workload", "pollux:nowhere.csv"]).output

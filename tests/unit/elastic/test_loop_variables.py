@@ -1,0 +1,64 @@
+"""Variables that change while a loop trains are named; what the run has, or is only replaced, is not."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from bftrainer.elastic.checks.loop_variables import LoopVariables
+
+MODEL = torch.nn.Linear(2, 1)
+KNOWN = (MODEL, *MODEL.parameters())
+
+
+def counts() -> str:
+    seen, best = 0, 9e9
+    watched = LoopVariables(KNOWN)
+    for loss in (0.5, 0.4):
+        seen, best = seen + 5, min(best, loss)
+    return watched.changed()
+
+
+def average_by_hand() -> str:
+    ema = copy.deepcopy(MODEL)
+    weights = {name: p.detach().clone() for name, p in MODEL.named_parameters()}
+    losses = [1.0]
+    watched = LoopVariables(KNOWN)
+    with torch.no_grad():
+        ema.weight.add_(1)
+        weights["bias"].add_(1)
+    losses.append(2.0)
+    return watched.changed()
+
+
+def nothing() -> str:
+    x, loss, model = torch.zeros(8, 2), None, MODEL
+    watched = LoopVariables(KNOWN)
+    for x in torch.ones(3, 2, 2):  # the loop's own names
+        loss = x.sum()
+        with torch.no_grad():
+            model.weight.add_(loss)
+    return watched.changed()
+
+
+@pytest.mark.parametrize(
+    ("script", "names"), [(counts, "best, seen"), (average_by_hand, "ema, losses, weights"), (nothing, "")]
+)
+def test_what_changes_is_named(script: Callable[[], str], names: str) -> None:
+    told = script()
+    assert (f"does not have them: {names}. They begin anew" in told) if names else not told
+
+
+def test_each_name_is_told_once_and_at_few_steps() -> None:
+    seen = 0
+    watched = LoopVariables([])
+    told: list[str] = []
+    while len(told) < 300:
+        seen += len(told) + 1
+        told.append(watched.stepped())
+    assert [step for step, text in enumerate(told, 1) if text] == [20]
+    assert "seen" in told[19]
+    assert not watched.changed()

@@ -1,0 +1,180 @@
+"""What a rehearsal says of runs: nothing of rounding and noise, and the cause of what is more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bftrainer.model.trainer import TrainerSpec
+from bftrainer.rehearsal.deviations import Aspect
+from bftrainer.rehearsal.page import as_json, cells, lines
+from bftrainer.rehearsal.records import RunRecord, StartFacts
+from bftrainer.rehearsal.rehearse import Rehearsal, judge
+from tests.support.made_runs import LENGTH, LR, prints, run
+
+SPEC = TrainerSpec(name="made", command=("python", "a.py"), n_min=1, n_max=3)
+
+
+def judged(*others: RunRecord, launcher: str = "native", **changed: Any) -> Rehearsal:
+    rounding = np.random.default_rng(0)
+    again = run(
+        "again", gradient=lambda s, w: (w - 1.0) * (1 + 1e-15 * rounding.standard_normal(w.shape)), **changed
+    )
+    found = {each.name: each for each in (run(**changed), again, run("seed", **changed), *others)}
+    spec = TrainerSpec(name="made", command=SPEC.command, n_min=1, n_max=3, launcher=launcher)
+    return judge(spec, found, None, 1.0)
+
+
+def causes(found: Rehearsal) -> str:
+    return " | ".join(cause.title for cause in found.causes if cause.shown_by.is_fault)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 3]))
+def test_another_order_of_sums_is_no_difference(seed: int, nodes: int) -> None:
+    rng = np.random.default_rng(seed)
+    other = run(
+        "several",
+        nodes=nodes,
+        gradient=lambda step, w: (w - 1.0) * (1 + 4e-16 * rng.standard_normal(w.shape)),
+    )
+    found = judged(other)
+    assert found.is_same, causes(found)
+    assert not found.causes
+
+
+@given(st.integers(1, LENGTH), st.sampled_from([0, 1]), st.floats(1e-9, 1e3))
+def test_a_gradient_that_differs_in_one_step_is_found_in_that_step(step: int, row: int, size: float) -> None:
+    def gradient(at: int, w: np.ndarray) -> np.ndarray:
+        off = np.zeros_like(w)
+        off[row, 0] = size if at == step else 0.0
+        return w - 1.0 + off
+
+    found = judged(run("several", nodes=2, gradient=gradient))
+    first = next(each for each in found.deviations if each.aspect == Aspect.WEIGHTS)
+    assert (first.step, first.name, found.is_same) == (step, ("weight", "bias")[row], False)
+    assert first.apart is not None and first.allowed is not None and first.apart > first.allowed
+
+
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_a_sum_over_the_batch_is_told_by_its_factor(nodes: int) -> None:
+    found = judged(run("several", nodes=nodes, gradient=lambda step, w: (w - 1.0) / nodes))
+    assert "the loss is a sum over the batch" in causes(found)
+
+
+def test_gradients_that_are_added_up_are_told_by_their_factor() -> None:
+    assert "2 times" in causes(judged(run("several", nodes=2, gradient=lambda step, w: (w - 1.0) * 2)))
+
+
+def test_a_loss_that_compares_samples_gives_another_gradient_from_the_beginning() -> None:
+    found = judged(run("several", nodes=2, gradient=lambda step, w: w - 1.0 + 0.1 * w[::-1]))
+    assert "the same samples give another gradient" in causes(found)
+
+
+def test_twice_as_many_samples_in_half_of_the_steps() -> None:
+    other = run("several", nodes=2, length=5, samples=lambda step: [f"s{step}.{i}" for i in range(8)])
+    assert "every process takes a whole batch" in causes(judged(other, launcher="torchrun"))
+
+
+def test_a_schedule_that_begins_anew_names_the_counter_that_did() -> None:
+    def rate(step: int, since: int = 0) -> float:
+        return LR * 0.9 ** (step - since)
+
+    other = run(
+        "resumed",
+        rate=lambda step: rate(step, 4 if step > 4 else 0),
+        variables=lambda step: {"turns": step - (4 if step > 4 else 0), "same": 1.0},
+    )
+    found = judged(other, rate=rate, variables=lambda step: {"turns": step, "same": 1.0})
+    assert "lr begins anew in a process that joins or is resumed: turns is 1, not 5" in causes(found)
+    assert any("run.position.step" in cause.remedy for cause in found.causes)
+
+
+def test_processes_that_begin_from_nothing() -> None:
+    begin = run().starts[0]
+    other = run("resumed", starts=(begin, StartFacts(step=1, weights=begin.weights)), taken=15)
+    found = judged(other, launcher="torchrun")
+    assert "its processes begin from nothing" in causes(found)
+    went_on = run("resumed", starts=(begin, StartFacts(step=5, weights=run().steps[0, 4].weights)))
+    assert judged(went_on).is_same
+
+
+def test_ranks_whose_weights_differ_are_a_fault_whatever_the_noise_is() -> None:
+    assert "the processes' weights are not the same" in causes(judged(run("several", nodes=2, apart=1e-6)))
+
+
+def noisy(name: str, seed: int, **more: Any) -> RunRecord:
+    rng = np.random.default_rng(seed)
+    return run(name, gradient=lambda step, w: (w - 1.0) * (1 + 0.3 * rng.standard_normal(w.shape)), **more)
+
+
+def test_noise_of_dropout_is_no_mistake_and_a_sum_is_one_in_spite_of_it() -> None:
+    def of(other: RunRecord) -> Rehearsal:
+        alone = noisy("alone", 1)
+        found = {"alone": alone, "again": noisy("again", 1), "seed": noisy("seed", 2), other.name: other}
+        return judge(SPEC, found, None, 1.0)
+
+    assert all(of(noisy("several", seed, nodes=2)).is_same for seed in range(3, 23))
+    far = run("several", nodes=2, gradient=lambda step, w: (w - 1.0) * 30.0, rate=lambda step: LR)
+    assert not of(far).is_same
+
+
+def test_a_script_without_a_seed_is_told_so_and_its_other_differences_follow() -> None:
+    alone, other = run(), run("again", samples=lambda step: [f"other{step}.{i}" for i in range(4)])
+    found = judge(SPEC, {"alone": alone, "again": other, "several": run("several", nodes=2)}, None, 1.0)
+    assert "random numbers without a seed" in causes(found)
+
+
+@pytest.mark.parametrize(
+    ("lines_there", "said"),
+    [
+        (["5,0.5", "6,0.6"], "is opened anew"),
+        (["1,0.1", "2,0.2", "3,0.3", "4,0.4", "5,0.5", "6,0.65"], "holds something that begins anew"),
+        ([f"{i},0.{i}" for i in (1, 2, 3, 1, 2, 3, 4, 5, 6)], "every process writes"),
+    ],
+)
+def test_a_file_is_compared_line_by_line(lines_there: list[str], said: str) -> None:
+    log = {"log.csv": [f"{i},0.{i}" for i in range(1, 7)]}
+    other = run("several", nodes=2, files={"log.csv": lines_there})
+    assert said in causes(judged(other, files=log))
+
+
+def test_what_is_never_twice_the_same_in_a_file_is_left_out() -> None:
+    def file(seconds: float, loss: float) -> dict[str, list[str]]:
+        return {"log.txt": [f"took {seconds} s, loss {loss}"]}
+
+    alone, again = run(files=file(1.25, 0.5)), run("again", files=file(1.75, 0.5))
+    for loss, same in ((0.5, True), (0.62, False)):
+        other = run("several", nodes=2, files=file(9.0, loss))
+        found = judge(SPEC, {"alone": alone, "again": again, "several": other}, None, 1.0)
+        assert found.is_same is same
+
+
+def test_a_figure_of_one_ranks_share_is_told_and_that_of_a_step_only_noted() -> None:
+    told = {"reported": {"mean": {10: 0.5}}, "figures": {"loss": {1: [0.5]}}}
+    other = run("several", nodes=2, reported={"mean": {10: 0.4}}, figures={"loss": {1: [0.4, 0.6]}})
+    found = judged(other, **told)
+    assert causes(found) == "mean is the figure of one rank's share"
+    assert any("rank 0's share" in each.text and not each.is_fault for each in found.deviations)
+
+
+def test_the_page_says_what_is_the_same_and_what_to_do() -> None:
+    good = run("several", nodes=2)
+    bad = run("changes", nodes=2, gradient=lambda step, w: (w - 1.0) / (2 if step > 4 else 1))
+    found = judged(good, bad)
+    table = {row[0]: row[1:] for row in cells(found)}
+    assert table["weights"][0].startswith("same")
+    assert table["weights"][1] == "differs, step 5"
+    text = "\n".join(lines(found))
+    assert all(part in text for part in ("1. ", "seen: changes: bias after step 5", "do: "))
+    plain = as_json(found)
+    assert plain["same"] is False
+    assert plain["causes"][0]["run"] == "changes"
+    assert "All is the same" in "\n".join(lines(judged(good)))
+
+
+def test_fingerprints_of_equal_tensors_are_equal() -> None:
+    assert np.array_equal(prints(np.ones((2, 3))), prints(np.ones((2, 3))))

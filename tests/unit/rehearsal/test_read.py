@@ -1,0 +1,74 @@
+"""What the recorder wrote in several processes, read as the record of one run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bftrainer.rehearsal.read import ProcessEvents, processes_of, recorded
+
+PRINT = [1.0, 0.5, -0.5, 0.25]
+
+
+def step(
+    n: int, at: int | None = None, *, rank: int = 0, size: int = 1, time: float = 0.0, **more: Any
+) -> Any:
+    about = {"event": "step", "opt": 0, "n": n, "at": at, "before": None, "rank": rank, "size": size}
+    given = {"whole": True, "params": [PRINT], "grads": [None], "hyper": {"lr": 0.1}, "rows": [], "vars": {}}
+    return {**about, **given, "time": time or float(n), **more}
+
+
+def said(kind: str, **fields: Any) -> Any:
+    return {"event": "said", "kind": kind, "time": 0.0, **fields}
+
+
+@given(st.integers(0, 50), st.integers(1, 10))
+def test_steps_of_a_process_that_was_resumed_follow_what_the_script_reports(begin: int, count: int) -> None:
+    events = []
+    for n in range(1, count + 1):
+        events += [step(n), said("moved", step=begin + n, metrics={"loss": 0.5})]
+    record = recorded("a", 1, [ProcessEvents(events=events)])
+    assert [at for _, at in record.steps] == list(range(begin + 1, begin + count + 1))
+    assert record.figures["loss"][begin + 1] == [0.5]
+
+
+def test_a_step_that_was_repeated_counts_as_it_was_taken_last() -> None:
+    first = [step(n, n, rank=rank, size=2, rows=["old"], time=n) for n in (1, 2, 3) for rank in (0, 1)]
+    again = [step(n, n + 1, rows=["new"], time=10.0 + n) for n in (1, 2)]
+    record = recorded("a", 2, [ProcessEvents(events=first), ProcessEvents(events=again)])
+    assert {at: (facts.ranks, dict(facts.rows)) for (_, at), facts in record.steps.items()} == {
+        1: (2, {"old": 2}),
+        2: (1, {"new": 1}),
+        3: (1, {"new": 1}),
+    }
+    assert record.taken == 5
+
+
+def test_ranks_with_other_weights_and_steps_of_newcomers_without_the_state() -> None:
+    events = [step(1, 1, size=3), step(1, 1, rank=1, size=3, params=[[1.0, 0.5, -0.4, 0.25]])]
+    events.append(step(1, 1, rank=2, size=3, whole=False, params=[[9.0] * 4]))
+    (facts,) = recorded("a", 3, [ProcessEvents(events=events)]).steps.values()
+    assert 0.09 < facts.apart < 0.11
+    assert facts.ranks == 2
+
+
+def test_figures_with_steps_are_of_all_ranks_and_reports_of_rank_0() -> None:
+    def process(rank: int) -> ProcessEvents:
+        given = said("figures", now=False, metrics={"loss": 0.1 + rank})
+        told = said("figures", now=True, metrics={"accuracy": 0.9 - rank})
+        return ProcessEvents(events=[given, step(1, 1, rank=rank, size=2), told])
+
+    record = recorded("a", 2, [process(0), process(1)])
+    assert record.figures == {"loss": {1: [0.1, 1.1]}}
+    assert record.reported == {"accuracy": {1: 0.9}}
+
+
+def test_a_line_that_a_killed_process_could_not_finish_is_left_out(tmp_path: Path) -> None:
+    whole = json.dumps(step(1, 1))
+    (tmp_path / "1-1.jsonl").write_text(f"{whole}\n{whole[:40]}")
+    (process,) = processes_of(tmp_path)
+    assert len(process.events) == 1
