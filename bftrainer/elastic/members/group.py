@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +23,10 @@ FOREVER = timedelta(days=7)
 """The time-out of operations whose waiting `Patience` bounds."""
 LOOK = timedelta(seconds=0.25)
 """How often a member that waits looks whether that has been too long, or the group has failed."""
+
+# A process that a member forks, such as a DataLoader's worker, has none of Gloo's threads. A collection of
+# garbage there would destroy a group of before, which waits for them for ever, or aborts
+os.register_at_fork(after_in_child=gc.freeze)
 
 
 class GroupBroken(RuntimeError):  # noqa: N818  a state of the group

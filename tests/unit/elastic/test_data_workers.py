@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import socket
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
 from bftrainer import elastic
+from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.members.sockets import open_sockets
 from bftrainer.elastic.train.source import LoaderStart
 
@@ -44,6 +51,31 @@ def test_connections_are_closed_and_their_numbers_stay_taken() -> None:
             each.close()
         for fd in (*done, *wait):
             os.close(fd)
+
+
+@contextmanager
+def collected_by_hand() -> Iterator[None]:
+    """No garbage is collected meanwhile but where the test says so."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def test_a_worker_leaves_the_groups_of_its_parent_alone() -> None:
+    with collected_by_hand():
+        backend = dist.ProcessGroupGloo(dist.HashStore(), 0, 1, timedelta(seconds=9))
+        group: list[object] = [Group(1, 0, 1, backend)]
+        group.append(group)  # as an exception's traceback does
+        del backend, group
+        child = os.fork()
+        if not child:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(30)  # to wait for threads that are not there ends as well
+            gc.collect()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 class Graded(Dataset[tuple[int, int]]):
