@@ -261,7 +261,7 @@ def _is_capturing() -> bool:
 def _store() -> Any:
     """A connection to the run's store of its own: torch's may be held by a call that waits."""
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    return TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=ANSWER)
+    return TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=ANSWER, use_libuv=False)
 
 
 def _tell() -> None:

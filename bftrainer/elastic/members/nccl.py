@@ -150,10 +150,13 @@ def _connected(group: Group, store: Any, device: torch.device) -> Any:
 def _native(store: Rendezvous, rank: int, address: str) -> Any:
     """A store in C++ for the members of `store`: rank 0 serves it, and tells the others where."""
     host, port = (address, 0) if rank == 0 else json.loads(store.get("nccl"))
+    serves = rank == 0
+    limit = timedelta(seconds=FORM_TIMEOUT_S)
+    # without libuv, which is made for thousands of clients and missing from Debian's PyTorch
     made: Any = dist.TCPStore(  # type: ignore[attr-defined]  # torch exports it conditionally
-        host, port, is_master=rank == 0, wait_for_workers=False, timeout=timedelta(seconds=FORM_TIMEOUT_S)
+        host, port, is_master=serves, wait_for_workers=False, timeout=limit, use_libuv=False
     )
-    if rank == 0:
+    if serves:
         store.set("nccl", json.dumps([address, made.port]))
     return made
 

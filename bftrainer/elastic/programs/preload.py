@@ -6,6 +6,7 @@ import ast
 import gc
 import importlib
 import importlib.util
+import site
 import sys
 import sysconfig
 import threading
@@ -126,6 +127,7 @@ def is_installed(package: str) -> bool:
     if spec is None or spec.origin is None:
         return False
     places = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    places.update(site.getsitepackages())  # a venv may see the system's as well
     return spec.origin in ("built-in", "frozen") or any(
         Path(spec.origin).is_relative_to(place) for place in places
     )

@@ -50,6 +50,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[s
     command = [sys.executable, str(SCRIPTS / "ranks_apart.py"), str(folder), *cases]
     environ = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": "2"}
     environ |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    environ["USE_LIBUV"] = "0"
     ranks = [subprocess.Popen(command, env={**environ, "RANK": str(rank)}) for rank in (0, 1)]
     try:
         assert [rank.wait(240) for rank in ranks] == [0, 0]

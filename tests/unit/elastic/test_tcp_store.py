@@ -18,6 +18,6 @@ def test_a_store_opens_without_libuv_where_that_takes_no_open_socket(monkeypatch
 
     monkeypatch.setattr(tcp_store, "TCPStore", older)
     store = tcp_store.open_store("127.0.0.1")
-    other = TCPStore("127.0.0.1", store.port, is_master=False)
+    other = TCPStore("127.0.0.1", store.port, is_master=False, use_libuv=False)
     other.set("key", "value")
     assert store.get("key") == b"value"
