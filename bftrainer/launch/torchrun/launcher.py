@@ -377,7 +377,6 @@ def environment(
         "TORCHELASTIC_MAX_RESTARTS": MAX_RESTARTS,
         "TORCHELASTIC_RUN_ID": name,
         "TORCHELASTIC_USE_AGENT_STORE": True,
-        "USE_LIBUV": 0,  # of a store's server alone: Debian's PyTorch has none, and would refuse to connect
     }
     own = [{"RANK": first + i, "ROLE_RANK": first + i, "LOCAL_RANK": i} for i in range(counts[group])]
     return [{variable: str(value) for variable, value in {**values, **ranks}.items()} for ranks in own]
