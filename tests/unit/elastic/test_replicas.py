@@ -50,9 +50,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[s
     try:
         TCPStore("127.0.0.1", store.port, is_master=False)
     except DistStoreError:
-        pytest.skip(
-            "this PyTorch was built without libuv: its workers cannot join a store, torchrun's neither"
-        )
+        pytest.skip("this PyTorch has no libuv: no worker of torchrun can join a store")
     cases = [*AT_EASE, *WARNED, *TAKEN_BACK]
     command = [sys.executable, str(SCRIPTS / "ranks_apart.py"), str(folder), *cases]
     environ = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": "2"}
