@@ -13,6 +13,7 @@ from bftrainer.elastic.train.policy import FixedGlobal
 from bftrainer.elastic.train.source import Source
 from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import ONE, trained
+from tests.support.ddp_of_pytorch import WITHOUT_AND_WITH
 from tests.support.two_ranks import on_two_ranks
 
 BATCH, AT_ONCE = 7, 3
@@ -41,7 +42,7 @@ def batches(policy: FixedGlobal, place: int | None, size: int, least: int = 1) -
     return found
 
 
-@pytest.mark.parametrize("ddp", [False, True])
+@pytest.mark.parametrize("ddp", WITHOUT_AND_WITH)
 @pytest.mark.parametrize(("batch", "least"), [(BATCH, 1), (1, 1), (3, 2)])  # of the last two, rank 1 has none
 def test_two_ranks_have_the_gradient_of_one(ddp: bool, batch: int, least: int) -> None:
     def gradients(group: Group) -> list[torch.Tensor | None]:
@@ -84,7 +85,7 @@ class Complex(torch.nn.Module):
         return torch.view_as_real((x * (1 - 2j)) @ self.spectrum[:1]).sum(-1).sin() * self.scale
 
 
-@pytest.mark.parametrize("ddp", [False, True])
+@pytest.mark.parametrize("ddp", WITHOUT_AND_WITH)
 def test_complex_gradients_are_averaged_whole(ddp: bool) -> None:
     def gradients(group: Group) -> list[torch.Tensor | None]:
         net = Complex()

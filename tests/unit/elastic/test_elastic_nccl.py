@@ -15,6 +15,7 @@ from bftrainer.elastic.members.nccl import AbortableGroup, accelerate
 from bftrainer.elastic.members.rendezvous import Rendezvous
 from bftrainer.elastic.process import warnings
 from bftrainer.elastic.train.overlapped import Overlapped
+from tests.support.ddp_of_pytorch import needs_ddp
 from tests.support.two_ranks import on_two_ranks
 
 
@@ -147,6 +148,7 @@ def test_members_that_nccl_does_not_connect_train_on_without_it(
     assert ("Duplicate GPU detected : rank 0 and rank 1" in told) is bool(refused)
 
 
+@needs_ddp
 def test_with_one_member_no_gradient_leaves_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Group, "device", torch.device("meta"))
     model = torch.nn.Linear(3, 1, bias=False)

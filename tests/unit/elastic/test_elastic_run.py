@@ -16,6 +16,7 @@ from bftrainer import elastic
 from bftrainer.elastic.process.rng import reseed
 from bftrainer.elastic.train import overlapped
 from bftrainer.elastic.train.modes import least_of
+from tests.support.ddp_of_pytorch import needs_ddp
 
 LENGTH = 23
 
@@ -143,6 +144,7 @@ def test_a_pytorch_whose_ddp_meets_its_group_at_once_is_refused(monkeypatch: pyt
         run(batch_size=5, ddp=True)
 
 
+@needs_ddp
 def test_options_of_ddp_that_are_as_the_run_has_them_do_no_harm() -> None:
     own = {"find_unused_parameters": True, "static_graph": False, "process_group": None}
     trained = run(batch_size=5, ddp={**own, "gradient_as_bucket_view": True, "bucket_cap_mb": 1})

@@ -9,6 +9,7 @@ from torch.utils.data import TensorDataset
 
 from bftrainer import elastic
 from bftrainer.elastic.train.modes import Modes, evaluating
+from tests.support.ddp_of_pytorch import WITHOUT_AND_WITH
 
 
 def net() -> nn.Sequential:
@@ -49,7 +50,7 @@ def test_a_model_in_evaluation_mode_as_a_whole_says_nothing_of_its_layers() -> N
     assert not newcomer.training and not newcomer[0].training
 
 
-@pytest.mark.parametrize("ddp", [False, True])
+@pytest.mark.parametrize("ddp", WITHOUT_AND_WITH)
 def test_a_run_has_them_in_its_state(ddp: bool) -> None:
     model = net()
     options = {"batch_size": 4, "epochs": 1, "ddp": ddp}

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from bftrainer import elastic
+from tests.support.ddp_of_pytorch import needs_ddp
 
 Body = Callable[[elastic.Run], None]
 
@@ -93,6 +94,7 @@ def test_layers_that_exchange_by_themselves_are_told_of() -> None:
     assert [each.filename for each in found] == [__file__], "the script's line"
 
 
+@needs_ddp
 def test_with_ddp_a_pass_that_averages_nothing_is_refused() -> None:
     model = torch.nn.Linear(1, 1)
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
