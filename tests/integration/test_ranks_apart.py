@@ -78,6 +78,7 @@ job = elastic.attach()
     job.progress(step=step, samples=8 * step)
 job.done(step=step, samples=8 * step)
 """
+COMPARED = GROUP_ATTACHED.replace("    job.progress", "    job.compare(model)\n    job.progress")
 EACH_ALL = ACCELERATE.replace(
     "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)",
     "model, optimizer = accelerator.prepare(model, optimizer)",
@@ -86,7 +87,7 @@ EACH_ALL = ACCELERATE.replace(
 
 def test_processes_train_together_or_the_trainer_fails(tmp_path: Path) -> None:
     scripts = {"plain": PLAIN, "attached": ATTACHED, "late": LATE}
-    scripts |= {"group": GROUP, "group attached": GROUP_ATTACHED}
+    scripts |= {"group": GROUP, "group attached": GROUP_ATTACHED, "compared": COMPARED}
     if find_spec("accelerate") is not None:
         scripts |= {"bare": ACCELERATE, "each all": EACH_ALL}
     with running_at_will("a", "b", t_fwd_s=60) as site:
@@ -105,6 +106,9 @@ def test_processes_train_together_or_the_trainer_fails(tmp_path: Path) -> None:
     assert ended["late"]["status"] == "failed"
     assert "after its loop, its script failed on " in ended["late"]["reason"]
     assert "ValueError: no plot can be drawn" in ended["late"]["reason"]
+    assert ended["compared"]["reason"].startswith("the ranks do not have the same weights any more"), (
+        "what is refused ends the trainer at once"
+    )
     for name in ("group", "group attached"):
         assert ended[name]["status"] == "completed", ended[name]["reason"]
         (warned,) = ended[name]["warned"]

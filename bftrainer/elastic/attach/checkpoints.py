@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bftrainer.elastic.process.refusal import RefusedError
+
 if TYPE_CHECKING:
     from bftrainer.elastic.state.checkpoint import Checkpoints
 
@@ -91,10 +93,10 @@ def begin_training(job: Any) -> None:
     """Note that the training of this process's job begins.
 
     Raises:
-        ValueError: one has begun before, for example of another fold.
+        RefusedError: one has begun before, for example of another fold.
     """
     if job in _begun:
-        raise ValueError(
+        raise RefusedError(
             "this script begins a second training, which would go on from the checkpoints of the first and "
             "train nothing: make a trainer of each, with a spec of its own, such as "
             "`command: [python, train.py, --fold, '2']`. Evaluations may follow a training"

@@ -36,6 +36,7 @@ from bftrainer.elastic.process import warnings
 from bftrainer.elastic.process.channel import AGENT_GONE, Channel, Orders
 from bftrainer.elastic.process.identity import Identity
 from bftrainer.elastic.process.metrics import Figures, whole_training
+from bftrainer.elastic.process.refusal import tell_of_refusals
 from bftrainer.elastic.process.warnings import note
 from bftrainer.elastic.recorded import watcher
 
@@ -127,6 +128,7 @@ class Job(Ranks):
             self._channel = Channel(orders.fd, lambda _: None, closed=lambda: os._exit(AGENT_GONE))
             self._channel.start()
             self._channel.send("attached")
+            tell_of_refusals(self._fail)
             _checks("watch")
             atexit.register(self._say_last)
 
@@ -227,18 +229,14 @@ class Job(Ranks):
         By default ranks that seem to train apart are warned of, by what happens to their weights.
 
         Raises:
-            ValueError: weights differ: which one, its values, and what to do.
+            RefusedError: weights differ: which one, its values, and what to do.
         """
         from bftrainer.elastic.checks import replicas  # noqa: PLC0415  with torch, as here
         from bftrainer.elastic.frameworks.replica_check import SameWeights  # noqa: PLC0415
 
         replicas.end()
         for number, model in enumerate(models):
-            try:
-                self._same.setdefault(number, SameWeights(APART)).after_step(model)
-            except ValueError as error:
-                self._fail(str(error))
-                raise
+            self._same.setdefault(number, SameWeights(APART)).after_step(model)
 
     def _fail(self, reason: str) -> None:
         """Have the trainer fail at once: another start would come to the same."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from bftrainer.elastic.frameworks.fixed_batch import Cut
+from bftrainer.elastic.process.refusal import RefusedError
 
 
 class EvenBatches:
@@ -45,10 +46,10 @@ class EvenBatches:
         """Have the next iteration begin at this step of this epoch; those after it begin at their start.
 
         Raises:
-            ValueError: one has begun: its first batches are another epoch's.
+            RefusedError: one has begun: its first batches are another epoch's.
         """
         if self._begun:
-            raise ValueError(
+            raise RefusedError(
                 "the training's data was read before the checkpoint: with this strategy of Lightning, "
                 "compute the number of steps without trainer.estimated_stepping_batches"
             )

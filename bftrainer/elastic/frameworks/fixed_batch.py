@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from itertools import islice, pairwise
 from typing import NamedTuple
 
+from bftrainer.elastic.process.refusal import RefusedError
+
 MOST_SIZES = 10_000
 MOST_LISTED = 8
 """So many numbers of nodes are told one by one."""
@@ -23,11 +25,11 @@ def cut(total: int, size: int, at_most: int | None = None) -> Cut:
     """Cut a global batch of `total` samples evenly between `size` ranks, in micro-batches of `at_most`.
 
     Raises:
-        ValueError: it cannot be cut evenly.
+        RefusedError: it cannot be cut evenly.
     """
     share, rest = divmod(total, size)
     if rest or not share:
-        raise ValueError(f"a global batch of {total} cannot be shared out evenly between {size} nodes")
+        raise RefusedError(f"a global batch of {total} cannot be shared out evenly between {size} nodes")
     parts = next(n for n in range(math.ceil(share / (at_most or share)), share + 1) if not share % n)
     return Cut(share // parts, parts)
 
@@ -36,14 +38,14 @@ def require_even(total: int, sizes: Sequence[int]) -> None:
     """Check that every one of these numbers of nodes, which ascend, cuts a global batch evenly.
 
     Raises:
-        ValueError: one does not, with batches that all cut.
+        RefusedError: one does not, with batches that all cut.
     """
     odd = next((n for n in islice(sizes, MOST_SIZES) if total % n), None)
     if odd is None:
         return
     all_cut = _cut_by_all(sizes, at_most=100 * total) if sizes[-1] <= total else 0
     remedy = f"take {max(round(total / all_cut), 1) * all_cut}, or " if all_cut else ""
-    raise ValueError(
+    raise RefusedError(
         f"a global batch of {total} cannot be shared out evenly between {odd} nodes, and the spec allows "
         f"{_told(sizes)}: {remedy}set nodes so that every number of them divides the batch"
     )

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from bftrainer.elastic.checks.own_weights import some
+from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.train.modes import evaluating
 
 NARROW = (torch.float32, torch.bfloat16, torch.float16)
@@ -25,7 +26,7 @@ class AsAtStart:
         """Refuse layers that are frozen or unfrozen while a script trains.
 
         Raises:
-            ValueError: the first of them, and what to do instead.
+            RefusedError: the first of them, and what to do instead.
         """
         modes = evaluating(model)
         before = modes if self._evaluating is None else self._evaluating
@@ -34,7 +35,7 @@ class AsAtStart:
         changed = sorted(_frozen(model) ^ self._frozen)
         changed += sorted({*modes} ^ {*before}) if model.training else []
         if changed:
-            raise ValueError(
+            raise RefusedError(
                 f"{changed[0]} and {len(changed) - 1} more parameters or layers were frozen or unfrozen "
                 "while the script trains. After a restart they would be as at the beginning, and gradients "
                 "of other nodes are not averaged: make a trainer of each phase, which begins with the "
@@ -47,7 +48,7 @@ def require_names(names: Set[str], model: torch.nn.Module) -> None:
     purpose.
 
     Raises:
-        ValueError: how many, the first, and what to do instead.
+        RefusedError: how many, the first, and what to do instead.
     """
     same: dict[int, list[str]] = {}
     for name, value in model.named_parameters(remove_duplicate=False):
@@ -55,7 +56,7 @@ def require_names(names: Set[str], model: torch.nn.Module) -> None:
             same.setdefault(id(value), []).append(name)
     lacks = [own[0] for own in same.values() if not names & set(own)]
     if lacks and len(lacks) < len(same):  # all: they have other names altogether, such as a wrapper's
-        raise ValueError(
+        raise RefusedError(
             f"the checkpoint lacks {len(lacks)} of {len(same)} weights under the names that the model "
             f"has, such as {lacks[0]}: after a change of nodes they would begin anew. Some versions of "
             "transformers save some models so that they cannot go on: take another version of it, or "
@@ -86,7 +87,7 @@ class Restored:
         """Refuse a model that has been changed since it was restored.
 
         Raises:
-            ValueError: the first weight that differs, and what to do instead.
+            RefusedError: the first weight that differs, and what to do instead.
         """
         for name, value in model.named_parameters():
             before = self._some.get(name)
@@ -96,12 +97,12 @@ class Restored:
             if not is_whole or torch.equal(before, now := some(value).cpu()):
                 continue
             if narrow := [each for each in NARROW if torch.equal(before.to(each).to(now.dtype), now)]:
-                raise ValueError(
+                raise RefusedError(
                     f"{name} is what the checkpoint has, rounded to {narrow[0]}: the model is made in that, "
                     f"and is converted to {now.dtype} after it has been restored. Make it in {now.dtype} at "
                     f"once, such as by torch.set_default_dtype({now.dtype})"
                 )
-            raise ValueError(
+            raise RefusedError(
                 f"{name} is not what the checkpoint has: {self._hooks} changes it, and is called again "
                 f"after every change of nodes. {self._remedy}"
             )

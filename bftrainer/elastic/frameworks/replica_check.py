@@ -14,6 +14,7 @@ from torch import distributed as dist
 from bftrainer.elastic.attach.collectives import exchanged, highest
 from bftrainer.elastic.checks import replicas
 from bftrainer.elastic.checks.comparison import difference
+from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.warnings import note_warning
 from bftrainer.elastic.state.leaves import Sample, leaves_of, sample
 
@@ -42,7 +43,7 @@ class SameWeights:
         """To be called by all ranks after every step of a model that each rank has in full.
 
         Raises:
-            ValueError: weights differ: which one, its values, and what to do.
+            RefusedError: weights differ: which one, its values, and what to do.
         """
         self._steps += 1
         if self._steps in SOON or not self._steps % EVERY:
@@ -61,7 +62,7 @@ class SameWeights:
     def _refuse(self, mine: Sample) -> None:
         said = _apart(mine)
         if said:
-            raise ValueError(
+            raise RefusedError(
                 f"the ranks do not have the same weights any more: {said}. Their gradients are not averaged, "
                 f"or something changes weights on each rank by itself. {self._remedy}"
             )

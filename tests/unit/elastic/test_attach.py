@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from bftrainer.elastic.attach.job import Job
-from bftrainer.elastic.frameworks import replica_check
 from bftrainer.elastic.horovod import mend
+from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.state.checkpoint import CheckpointError
 from bftrainer.launch import messages as launched_orders
 from bftrainer.launch.job import LaunchedTrainer, WorkerView
@@ -248,15 +248,13 @@ def test_what_a_framework_counts_is_compared_with_the_ranks_there_are(
     Job(None).require_ranks(Lightning=2)  # by hand there are as many as the script likes
 
 
-def test_ranks_whose_weights_differ_fail_the_trainer_at_once(
+def test_only_what_is_refused_fails_the_trainer_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def differ(*_: object) -> None:
-        raise ValueError("0.bias is 1 on rank 0, 2 on rank 1")
-
-    monkeypatch.setattr(replica_check.SameWeights, "compare", differ)
     with agent_of(monkeypatch, tmp_path) as (agent, orders):
-        with pytest.raises(ValueError, match=r"0\.bias is 1"):
-            Job(orders).compare(torch.nn.Linear(1, 1))
+        Job(orders)
+        for error in (ValueError("the disk is full"), RefusedError("give no other batch size")):
+            sys.excepthook(type(error), error, None)
         until(lambda: agent.hear()[-1]["type"] == "failed")
-        assert agent.hear()[-1]["reason"] == "0.bias is 1 on rank 0, 2 on rank 1"
+        failed = [heard["reason"] for heard in agent.hear() if heard["type"] == "failed"]
+        assert failed == ["give no other batch size"]

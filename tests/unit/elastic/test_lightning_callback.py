@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from bftrainer.elastic.attach import checkpoints as attach_checkpoints
 from bftrainer.elastic.attach.job import Job
+from bftrainer.elastic.process.refusal import RefusedError
 
 pytest.importorskip("lightning")
 lightning = importlib.import_module("bftrainer.elastic.frameworks.lightning.callback")
@@ -73,9 +74,9 @@ def test_what_would_go_wrong_is_refused_before_the_first_step(callback: Any, tmp
         elastic.on_train_start(trainer(), None)
     with pytest.raises(ValueError, match="23 samples are not enough for two steps of 12"):
         elastic.loader(range(23))
-    with pytest.raises(TypeError, match="leave batch_size, sampler out"):
+    with pytest.raises(RefusedError, match="leave batch_size, sampler out"):
         elastic.loader(range(24), sampler=None, batch_size=3)
-    with pytest.raises(TypeError, match="range_iterator has no length"):
+    with pytest.raises(RefusedError, match="range_iterator has no length"):
         elastic.loader(iter(range(24)))
     elastic.loader(range(24))
     elastic.on_fit_start(trainer(), None)

@@ -37,6 +37,7 @@ from bftrainer.elastic.frameworks.huggingface.loss_by_items import (
 from bftrainer.elastic.frameworks.huggingface.order import begin_epoch, length_of, order_of
 from bftrainer.elastic.frameworks.model_check import AsAtStart, Restored
 from bftrainer.elastic.frameworks.replica_check import SameWeights
+from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.rng import reseed_here
 from bftrainer.elastic.process.warnings import begun, note, note_warning
 
@@ -90,7 +91,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         micro-batches of at most `at_most` samples.
 
         Raises:
-            ValueError: a number of nodes that the spec allows does not divide `total`.
+            RefusedError: a number of nodes that the spec allows does not divide `total`.
         """
         require_even(total, self._job.sizes)
         samples, parts = cut(total, self._job.size, at_most)
@@ -110,7 +111,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         """Refuse arguments that would go wrong, and listen for SIGTERM.
 
         Raises:
-            ValueError: which ones, and what to give instead.
+            RefusedError: which ones, and what to give instead.
         """
         self._job.listen_for_sigterm()  # frameworks take the signal for themselves
         self._job.require_ranks()  # accelerate's, too
@@ -140,7 +141,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                 note_warning(resumed.TOLD)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Refuse weights that have been changed since they were restored, by a `ValueError`."""
+        """Refuse weights that have been changed since they were restored, by a `RefusedError`."""
         if self._restored is not None and "model" in given:
             self._restored.require_complete(given["model"])
             self._restored.require_unchanged(given["model"])
@@ -156,8 +157,8 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         """Report, and agree with all ranks whether to save and to stop.
 
         Raises:
-            ValueError: layers were frozen or unfrozen while the script trained, or the ranks' weights are not
-                the same.
+            RefusedError: layers were frozen or unfrozen while the script trained, or the ranks' weights
+                are not the same.
         """
         if self._at_start is not None:
             self._at_start.require_frozen(given["model"])
@@ -186,8 +187,8 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             control.should_training_stop = True
 
     def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Mark a checkpoint as whole once all ranks have written their part, or raise `ValueError`: it lacks
-        weights under the names that the model has."""
+        """Mark a checkpoint as whole once all ranks have written their part, or raise `RefusedError`: it
+        lacks weights under the names that the model has."""
         highest([0])
         self._job.checkpointed()
         if self._job.rank == 0:
@@ -207,14 +208,14 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
 
         Raises:
             SystemExit: then; the code is 0.
-            ValueError: a stream of unknown length has come to its end, before the training has.
+            RefusedError: a stream of unknown length has come to its end, before the training has.
         """
         loader = given.get("train_dataloader")
         if self._leaving and not self._ends_epoch(state, loader):
             self._leave(state, loader)
         over = control.should_training_stop or state.global_step >= state.max_steps
         if not over and length_of(loader) is None:
-            raise ValueError(
+            raise RefusedError(
                 f"the stream of training data ended after step {state.global_step} of {state.max_steps}, and "
                 "Hugging Face cannot go on within its second pass: give the data set a length (__len__), or "
                 "have its __iter__ begin again by itself"
@@ -267,7 +268,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
     def _require(self, args: Any, state: Any, loader: Any) -> None:
         fewest, most = self._job.nodes
         if fewest != most and self._cut != self._batch:
-            raise ValueError(
+            raise RefusedError(
                 f"a step has {self._batch} samples on {self._job.size} nodes, and would have others on other "
                 "numbers of nodes: Hugging Face would count epochs wrongly. Say "
                 f"TrainingArguments(**elastic.batch({self._batch}), ...) and give no other batch size"
@@ -277,24 +278,26 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         if fewest != most and self._job.rank == 0:
             tell_of_filled_up(loader, self._batch)
         if not args.restore_callback_states_from_checkpoint:
-            raise ValueError("give the callback to the Trainer itself: Trainer(..., callbacks=[elastic])")
+            raise RefusedError("give the callback to the Trainer itself: Trainer(..., callbacks=[elastic])")
         if getattr(args, "enable_jit_checkpoint", False):
-            raise ValueError("this callback saves when nodes are wanted: leave enable_jit_checkpoint out")
+            raise RefusedError("this callback saves when nodes are wanted: leave enable_jit_checkpoint out")
         if Path(args.output_dir).absolute() != Path(self.output_dir).absolute():
-            raise ValueError(f"say TrainingArguments(output_dir=elastic.output_dir), not {args.output_dir!r}")
+            raise RefusedError(
+                f"say TrainingArguments(output_dir=elastic.output_dir), not {args.output_dir!r}"
+            )
         self._require_resumed(state)
 
     def _require_resumed(self, state: Any) -> None:
         if self.checkpoint is None:
             return
         if Path(self.checkpoint).name != f"checkpoint-{state.global_step}":
-            raise ValueError(
+            raise RefusedError(
                 f"there is {self.checkpoint} to go on from: say "
                 "trainer.train(resume_from_checkpoint=elastic.checkpoint)"
             )
         before = _mark(Path(self.checkpoint))["global_batch"]
         if before != self._batch:
-            raise ValueError(
+            raise RefusedError(
                 f"{self.checkpoint} was written with {before} samples a step, this run has {self._batch}: "
                 "Hugging Face would count epochs wrongly. Keep the batch, or begin anew in another folder"
             )

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from bftrainer.elastic.process.refusal import RefusedError
+
 ITEMS = "num_items_in_batch"
 
 
@@ -32,7 +34,7 @@ def watch_first_loss(model: torch.nn.Module) -> None:
     """See in the first forward pass whether a model divides its loss by the items that it is given: many do
     not use them, or hand them to a part that does not.
 
-    The forward pass raises `ValueError` where it does not, with what to do instead.
+    The forward pass raises `RefusedError` where it does not, with what to do instead.
     """
 
     def before(module: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -46,7 +48,7 @@ def watch_first_loss(model: torch.nn.Module) -> None:
         for handle in handles:
             handle.remove()
         if isinstance(kwargs.get(ITEMS), _Asked) and not _Asked.used:
-            raise ValueError(
+            raise RefusedError(
                 f"{type(module).__name__} computes its loss without {ITEMS}, although its forward takes it. "
                 "Hugging Face takes that loss for a sum divided by it, and multiplies it by the number of "
                 "nodes and of micro-batches. Say model.accepts_loss_kwargs = False before you make the "
@@ -74,13 +76,13 @@ def require_function_by_items(base: type, callback: Any) -> None:
     """Refuse a `compute_loss_func` that does not use the items, of the Trainer that has this callback.
 
     Raises:
-        ValueError: then, with what to do instead.
+        RefusedError: then, with what to do instead.
     """
     for trainer in trainers_of(base, callback):
         function = getattr(trainer, "compute_loss_func", None)
         names = set() if function is None else _names(function)
         if names and ITEMS not in names:
-            raise ValueError(
+            raise RefusedError(
                 f"compute_loss_func does not use {ITEMS}, and Hugging Face multiplies what it returns by the "
                 "number of nodes and of micro-batches: return the sum over all items divided by "
                 f"{ITEMS}"
@@ -91,11 +93,11 @@ def require_smoothing_by_items(smoother: type, model: torch.nn.Module) -> None:
     """Refuse label smoothing, which `smoother` computes, of versions of transformers in which it is a mean.
 
     Raises:
-        ValueError: then, with what to do instead.
+        RefusedError: then, with what to do instead.
     """
     takes_items = getattr(model, "accepts_loss_kwargs", bool(_rest(type(model).forward)))
     if takes_items and ITEMS not in inspect.signature(smoother.__call__).parameters:
-        raise ValueError(
+        raise RefusedError(
             f"this version of transformers smoothes labels without {ITEMS}, and multiplies the mean by the "
             "number of nodes and of micro-batches: install transformers 5.23 or newer, leave "
             "label_smoothing_factor out, or say model.accepts_loss_kwargs = False before you make the Trainer"

@@ -47,7 +47,7 @@ def require_whole(checkpoint: Path, model: torch.nn.Module | None) -> None:
     """Refuse a checkpoint that has just been written with other names for some of the model's weights.
 
     Raises:
-        ValueError: see `require_names`.
+        RefusedError: see `require_names`.
     """
     files = sorted(checkpoint.glob("model*.safetensors"))
     names: set[str] = set()

@@ -19,6 +19,7 @@ from lightning.pytorch.callbacks import (
 from lightning.pytorch.core.hooks import ModelHooks
 
 from bftrainer.elastic.frameworks.lightning import epoch_figures
+from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.warnings import note_warning
 
 _counts_told: set[str] = set()
@@ -49,11 +50,11 @@ def require_set_up(trainer: Any, module: Any) -> None:
     after they have come from a checkpoint.
 
     Raises:
-        ValueError: which, and what to do instead.
+        RefusedError: which, and what to do instead.
     """
     finders = [c for c in trainer.callbacks if isinstance(c, BatchSizeFinder | LearningRateFinder)]
     if finders:
-        raise ValueError(
+        raise RefusedError(
             f"{type(finders[0]).__name__} would train for itself after every start, each time to another "
             "end: find the value beforehand, by a script of its own, and give it to this one"
         )
@@ -65,14 +66,14 @@ def require_data(data: Any, options: Mapping[str, Any]) -> None:
     """Refuse data without a length, and a loader's options that say which samples a batch has.
 
     Raises:
-        TypeError: then, with what to do instead.
+        RefusedError: then, with what to do instead.
     """
     if own := {"batch_size", "batch_sampler", "drop_last", "sampler"} & options.keys():
-        raise TypeError(
+        raise RefusedError(
             f"leave {', '.join(sorted(own))} out: the nodes share the data in an order of the run's own"
         )
     if not hasattr(data, "__len__"):
-        raise TypeError(
+        raise RefusedError(
             f"{type(data).__name__} has no length: under Lightning the nodes share a map-style data set. "
             "For a stream, take elastic.Run, or Hugging Face's Trainer"
         )
@@ -82,10 +83,10 @@ def require_steps(steps: int, samples: int, batch: int) -> None:
     """Refuse data that is not enough for two steps.
 
     Raises:
-        ValueError: it is not.
+        RefusedError: it is not.
     """
     if steps < 2:
-        raise ValueError(
+        raise RefusedError(
             f"{samples} samples are not enough for two steps of {batch}: a run goes on within an epoch; "
             "take a smaller batch"
         )
@@ -97,15 +98,15 @@ def require_arguments(trainer: Any, arguments: Mapping[str, Any], *, accumulates
     `accumulates`: whether on some number of nodes a step has several micro-batches.
 
     Raises:
-        ValueError: which, and what to give instead.
+        RefusedError: which, and what to give instead.
     """
     wrong = [name for name, value in arguments.items() if _told(trainer, name) not in (value, None)]
     if wrong:
-        raise ValueError(f"say Trainer(**elastic.arguments(), ...); {', '.join(wrong)} was set otherwise")
+        raise RefusedError(f"say Trainer(**elastic.arguments(), ...); {', '.join(wrong)} was set otherwise")
     _require_whole_epochs(trainer)
     interval = getattr(trainer, "val_check_interval", 1.0)
     if accumulates and isinstance(interval, int):
-        raise ValueError(
+        raise RefusedError(
             f"val_check_interval={interval} counts micro-batches, and a step has fewer on more nodes: "
             "give it as a part of an epoch, such as 0.5, or leave at_most out"
         )
@@ -115,12 +116,12 @@ def require_schedulers(trainer: Any, *, accumulates: bool) -> None:
     """Refuse schedulers that are stepped after a number of micro-batches, where nodes change what a step has.
 
     Raises:
-        ValueError: then, with what to do instead.
+        RefusedError: then, with what to do instead.
     """
     configs = getattr(trainer, "lr_scheduler_configs", ())
     frequencies = [each.frequency for each in configs if each.interval == "step" and each.frequency != 1]
     if accumulates and frequencies:
-        raise ValueError(
+        raise RefusedError(
             f'a scheduler with interval "step" has frequency {frequencies[0]}, which counts micro-batches, '
             "and a step has fewer on more nodes: give it frequency 1 and a schedule for each step, or leave "
             "at_most out"
@@ -130,7 +131,7 @@ def require_schedulers(trainer: Any, *, accumulates: bool) -> None:
 def _require_made_wide(module: Any) -> None:
     for name, value in module.named_parameters():
         if value.dtype == torch.float32:
-            raise ValueError(
+            raise RefusedError(
                 f'{name} is made in float32, and Trainer(precision="64-true") converts it after a start has '
                 "restored it from a checkpoint, rounded. Make the module in float64 at once, such as by "
                 "torch.set_default_dtype(torch.float64)"
@@ -258,7 +259,7 @@ def require_averaged(model: Any, module: torch.nn.Module) -> None:
     parameters. It would say so in the next step only, when this one may be saved.
 
     Raises:
-        ValueError: parameters without a gradient, and what to give.
+        RefusedError: parameters without a gradient, and what to give.
     """
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
         return
@@ -266,7 +267,7 @@ def require_averaged(model: Any, module: torch.nn.Module) -> None:
         model._check_reducer_finalized()  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         unused = [name for name, p in module.named_parameters() if p.requires_grad and p.grad is None]
-        raise ValueError(
+        raise RefusedError(
             f"gradients were not averaged over the nodes, as {len(unused) or 'some'} parameters got none "
             f"({', '.join(unused[:3])}): freeze them (requires_grad_(False)), or say "
             'Trainer(strategy="ddp_find_unused_parameters_true", **elastic.arguments())'
@@ -299,10 +300,10 @@ def require_resumed(trainer: Any, checkpoint: str | None) -> None:
     """Refuse a Trainer that does not go on from the newest checkpoint, if there is one.
 
     Raises:
-        ValueError: what to say.
+        RefusedError: what to say.
     """
     if checkpoint is not None and str(trainer.ckpt_path) != checkpoint:
-        raise ValueError(
+        raise RefusedError(
             f"there is {checkpoint} to go on from: say trainer.fit(..., ckpt_path=elastic.checkpoint)"
         )
 
@@ -311,10 +312,10 @@ def require_goes_on(trainer: Any, epoch: int, step: int) -> None:
     """Refuse to go on after `epoch` whole epochs with a number of steps: Lightning would skip an epoch.
 
     Raises:
-        ValueError: what to give instead.
+        RefusedError: what to give instead.
     """
     if epoch and not step and getattr(trainer, "max_steps", -1) != -1:
-        raise ValueError(
+        raise RefusedError(
             f"the checkpoint was written after all of {epoch} epochs, and with max_steps Lightning would "
             "leave an epoch's samples out: give max_epochs alone"
         )
@@ -323,21 +324,21 @@ def require_goes_on(trainer: Any, epoch: int, step: int) -> None:
 def _require_whole_epochs(trainer: Any) -> None:
     """Refuse what Lightning does not go on with within an epoch."""
     if getattr(trainer, "limit_train_batches", 1.0) != 1.0 or getattr(trainer, "overfit_batches", 0.0):
-        raise ValueError(
+        raise RefusedError(
             "a run goes on within an epoch, which has all its steps then: leave limit_train_batches and "
             "overfit_batches out, and give elastic.loader fewer samples"
         )
     if getattr(trainer, "reload_dataloaders_every_n_epochs", 0):
-        raise ValueError(
+        raise RefusedError(
             "a loader that is made anew begins an epoch anew: leave reload_dataloaders_every_n_epochs out"
         )
     if any(isinstance(callback, ModelPruning) for callback in trainer.callbacks):
-        raise ValueError(
+        raise RefusedError(
             "Lightning does not restore the masks of ModelPruning: pruned weights would come back after a "
             "change of nodes. Prune when the training is done, or in a training of its own, by hand"
         )
     if any(isinstance(callback, StochasticWeightAveraging) for callback in trainer.callbacks):
-        raise ValueError(
+        raise RefusedError(
             "Lightning does not restore StochasticWeightAveraging: its learning rates and averages would be "
             "others after a change of nodes. Take WeightAveraging or EMAWeightAveraging, which it restores"
         )

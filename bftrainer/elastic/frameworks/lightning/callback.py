@@ -40,6 +40,7 @@ from bftrainer.elastic.frameworks.lightning.files import CheckpointFiles
 from bftrainer.elastic.frameworks.model_check import AsAtStart, Restored
 from bftrainer.elastic.frameworks.pending_gradients import OpenWindows
 from bftrainer.elastic.frameworks.replica_check import SameWeights
+from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.rng import reseed_here
 from bftrainer.elastic.process.warnings import begun, note
 
@@ -115,7 +116,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         folder: where checkpoints are if the script is started by hand.
 
     Raises:
-        ValueError: a number of nodes that the spec allows does not divide `batch`.
+        RefusedError: a number of nodes that the spec allows does not divide `batch`.
     """
 
     def __init__(self, batch: int, *, at_most: int | None = None, folder: str | Path = "checkpoints") -> None:
@@ -144,8 +145,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         epoch in the end, less than a step, is left out of it.
 
         Raises:
-            ValueError: the data has not enough samples for two steps.
-            TypeError: it has no length, or options say which samples a batch has.
+            RefusedError: the data has not enough samples for two steps.
+            RefusedError: it has no length, or options say which samples a batch has.
         """
         require_data(data, options)
         self._batches = EvenBatches(
@@ -172,7 +173,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         """Refuse what would train before `on_fit_start`, and weights that a checkpoint would round.
 
         Raises:
-            ValueError: what.
+            RefusedError: what.
         """
         require_set_up(trainer, pl_module)
 
@@ -188,14 +189,14 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         """Go on at the same sample, and count batches as this number of nodes does.
 
         Raises:
-            ValueError: the checkpoint is not of this callback, or of another batch; or its training was over,
-                and Lightning would not go on well.
+            RefusedError: the checkpoint is not of this callback, or of another batch; or its training was
+                over, and Lightning would not go on well.
         """
         if trainer.state.fn != "fit":  # a test of the best weights, for example
             return
         before = checkpoint.get("bftrainer")
         if before is None or before["batch"] != self._batch:
-            raise ValueError(
+            raise RefusedError(
                 f"the checkpoint was written with {before['batch'] if before else 'unknown'} samples a step, "
                 f"this run has {self._batch}: keep the batch, or begin anew in another folder"
             )
@@ -213,7 +214,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         """Refuse what would go wrong, and go on with random numbers of its own.
 
         Raises:
-            ValueError: what, and what to do instead.
+            RefusedError: what, and what to do instead.
         """
         require_arguments(trainer, self.arguments(), accumulates=self._accumulates)
         require_resumed(trainer, self.checkpoint)
@@ -234,10 +235,10 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         """Refuse data that is not shared out by `loader`, and what counts micro-batches. Take SIGTERM, too.
 
         Raises:
-            ValueError: what, and what to do instead.
+            RefusedError: what, and what to do instead.
         """
         if self._batches is None or not isinstance(trainer.train_dataloader, _Loader):
-            raise ValueError(
+            raise RefusedError(
                 "take one elastic.loader(data) for the training's data, instead of a DataLoader or several"
             )
         go_on_with(trainer, self._logged)
@@ -261,7 +262,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         tell_of_figures(trainer, self._resumed if self._job.rank == 0 else None)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Refuse weights that were changed after they had been restored, by a `ValueError`."""
+        """Refuse weights that were changed after they had been restored, by a `RefusedError`."""
         if self._restored is not None:  # the first batch of a process that goes on
             self._restored.require_unchanged(pl_module)
             resume_windows(trainer)
@@ -273,7 +274,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
         Raises:
             SystemExit: all ranks have saved and are to end; the code is 0.
-            ValueError: layers were frozen or unfrozen, gradients not averaged, or the ranks' weights differ.
+            RefusedError: layers were frozen or unfrozen, gradients not averaged, or the ranks' weights
+                differ.
         """
         require_averaged(trainer.strategy.model, pl_module)
         if self._at_start is not None and pl_module.automatic_optimization:
