@@ -59,6 +59,7 @@ def ends_well(site: Site, name: str, notes: Path) -> None:
     (notes / "fast").touch()
     trainer = site.until_ended(name)
     assert (trainer["status"], trainer["samples"]) == ("completed", SAMPLES), site.story()
+    assert trainer["warned"] == []
     audit(notes, SAMPLES)
     site.until(lambda: not site.workers() and not drivers(site), LONG_S, "no worker and no driver")
 
@@ -137,3 +138,11 @@ def asked(port: int, method: str, path: str) -> contextlib.closing[HTTPConnectio
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request(method, path)
     return contextlib.closing(connection)
+
+
+def test_workers_whose_gradients_are_not_averaged_are_told(site: Site, notes: Path) -> None:
+    words = ("count_horovod.py", str(notes), "0", "apart")
+    site.submit("apart", *words, samples=SAMPLES, launcher="horovod", n_min=2, n_max=2)
+    trainer = site.until_ended("apart")
+    (warned,) = trainer["warned"]
+    assert warned.startswith("the ranks do not train one model: parameter "), site.story()

@@ -1,4 +1,5 @@
-"""Finds out whether the ranks of a script on torchrun train one model: by what happens to its weights.
+"""Finds out whether the ranks of a script on torchrun or Horovod train one model: by what happens to its
+weights.
 
 The script's model is not known here, but its optimizers are, as they step. Each rank notes a few weights
 before some of the steps, and tells them at the run's store, where rank 0 compares them. No rank waits for
@@ -15,10 +16,10 @@ import json
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import distributed as dist
@@ -36,6 +37,7 @@ from bftrainer.elastic.checks.traces import (
     window_of,
 )
 from bftrainer.elastic.checks.whole_data import WholeData
+from bftrainer.elastic.horovod import place
 from bftrainer.elastic.process import warnings
 from bftrainer.elastic.process.channel import VARIABLE
 from bftrainer.elastic.process.warnings import note
@@ -48,54 +50,87 @@ SHARDED = ("_is_flat_param", "_fsdp_flattened", "ds_id", "tensor_model_parallel"
 OWN_RANKS = ("deepspeed", "megatron", "colossalai", "fairscale")
 """Libraries that step each rank's part of a model with an optimizer of PyTorch."""
 REMEDY = (
-    "Wrap the model in DistributedDataParallel (accelerate: accelerator.prepare), or all_reduce gradients "
-    "before optimizer.step(): rank 0's model is what counts. If the script averages weights at times, this "
-    "goes away; where ranks may differ, call job.compare()"
+    "Wrap the model in DistributedDataParallel (accelerate: accelerator.prepare; Horovod: the optimizer in "
+    "hvd.DistributedOptimizer), or all_reduce gradients before optimizer.step(): rank 0's model is what "
+    "counts. If the script averages weights at times, this goes away; where ranks may differ, call "
+    "job.compare()"
 )
+
+
+HOROVODS = "horovod.torch.optimizer"
+"""Optimizers of this module call the hooks of a step twice: for themselves, and for what they wrap."""
+
+
+class World(NamedTuple):
+    """The ranks that train together: this one's number, how many they are, and which of this process's
+    memberships it is."""
+
+    rank: int
+    size: int
+    number: int = 0
+
+
+class Told(Protocol):
+    """Where the ranks of one membership tell each other."""
+
+    def set(self, key: str, value: str) -> None:
+        """Tell."""
+
+    def check(self, keys: Sequence[str]) -> bool:
+        """Whether all of these have been told."""
+
+    def get(self, key: str) -> bytes:
+        """What has been told."""
 
 
 @dataclass(slots=True)
 class _Stepped:
-    """An optimizer, the places of the weights that are noted, and its steps so far."""
+    """An optimizer, the places of the weights that are noted, and its steps and calls of its hook so far."""
 
     optimizer: weakref.ref[torch.optim.Optimizer]
     places: list[tuple[weakref.ref[torch.Tensor], int, int]]  # parameter, element, number of the parameter
     trace: Trace
     steps: int = 0
+    calls: int = 0
 
 
 class Replicas:
     """Notes weights as optimizers step; rank 0 compares. `tell` is called with the warnings, as they change.
 
     Args:
-        store: where ranks tell each other.
+        store: where the ranks of a membership tell each other.
         data: finds the loader of the training data.
     """
 
-    def __init__(
-        self, rank: int, size: int, store: Callable[[], Any], tell: Callable[[], None], data: WholeData
-    ) -> None:
-        self._rank, self._size, self._open, self._tell, self._data = rank, size, store, tell, data
-        self._store: Any = None
+    def __init__(self, store: Callable[[], Told], tell: Callable[[], None], data: WholeData) -> None:
+        self._open, self._tell, self._data = store, tell, data
+        self._world = World(0, 1)
+        self._store: Told | None = None
         self._stepped: list[_Stepped] = []
         self._told: dict[str, str] = {}  # what is wrong -> the warning
         self.is_over = False
 
-    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """To be called before every step of any optimizer."""
+    def before_step(self, world: World, optimizer: torch.optim.Optimizer) -> None:
+        """To be called before every step of any optimizer. The ranks of another world begin with the same
+        weights, and with other steps: what was noted before says nothing of them."""
+        if world != self._world:
+            self._world, self._store, self._stepped = world, None, []
         found = self._known(optimizer)
         if found is None:
+            return
+        found.calls += 1
+        if type(optimizer).__module__ == HOROVODS and not found.calls % 2:
             return
         if window_of(found.steps) is not None:
             found.trace.note(found.steps, [_element(tensor(), i) for tensor, i, _ in found.places])
             self._publish()
-        if self._rank == 0 and is_look(found.steps):
+        if self._world.rank == 0 and is_look(found.steps):
             self.compare()
         found.steps += 1
 
     def compare(self, *, at_end: bool = False) -> None:
         """On rank 0: compare with what the others have told. `at_end`: no more steps follow."""
-        if not self._stepped or self._store is None:
+        if not self._stepped or self._store is None or self._world.rank != 0:
             return
         others = dict(self._others())
         found = list(self._judged(others, at_end=at_end))
@@ -103,8 +138,10 @@ class Replicas:
         if apart or (found and all(what is True for _, _, what in found)):
             self._warn("weights", apart[0] if apart else "")
         same = [data for _, data in others.values()]
-        reads_all = len(same) == self._size - 1 and all(each and each == self._data.mark for each in same)
-        self._warn("data", self._data.told(self._size) if reads_all else "")
+        reads_all = len(same) == self._world.size - 1 and all(
+            each and each == self._data.mark for each in same
+        )
+        self._warn("data", self._data.told(self._world.size) if reads_all else "")
 
     def _known(self, optimizer: torch.optim.Optimizer) -> _Stepped | None:
         for each in self._stepped:
@@ -121,6 +158,8 @@ class Replicas:
         if known & {id(tensor()) for tensor, _, _ in places}:  # an optimizer within another one
             return None
         self._data.is_stepped()
+        if self._world.rank == 0:
+            self._warn("epoch", self._data.uneven)
         layout = json.dumps([[list(p.shape), str(p.dtype)] for p in own])
         trace = Trace(hashlib.blake2b(layout.encode(), digest_size=8).hexdigest())
         self._stepped.append(_Stepped(weakref.ref(optimizer), places, trace))
@@ -130,13 +169,14 @@ class Replicas:
         if self._store is None:
             self._store = self._open()
         text = to_text([each.trace for each in self._stepped], self._data.mark)
-        self._store.set(_key(self._rank), text)
+        self._store.set(_key(self._world.rank), text)
 
     def _others(self) -> Iterator[tuple[int, tuple[list[Trace], str]]]:
-        for rank in range(1, self._size):
-            if self._store.check([_key(rank)]):
+        store = self._store
+        for rank in range(1, self._world.size):
+            if store is not None and store.check([_key(rank)]):
                 with contextlib.suppress(ValueError):
-                    yield rank, from_text(self._store.get(_key(rank)))
+                    yield rank, from_text(store.get(_key(rank)))
 
     def _judged(
         self, others: dict[int, tuple[list[Trace], str]], *, at_end: bool
@@ -177,7 +217,7 @@ class Replicas:
 
 
 def _key(rank: int) -> str:
-    return f"bftrainer/replicas/{rank}"
+    return f"bftrainer-replicas/{rank}"
 
 
 def _is_part(tensor: torch.Tensor) -> bool:
@@ -205,35 +245,39 @@ _watched: Replicas | None = None
 
 
 def watch() -> None:
-    """From now on, watch the optimizers of this process, if it is one of several ranks on torchrun that
-    bftrainer has started. Idempotent."""
+    """From now on, watch the optimizers of this process, if it is one of several ranks on torchrun, or a
+    worker of Horovod, that bftrainer has started. Idempotent."""
     global _watched  # noqa: PLW0603  a process has one set of ranks
-    rank, size, port = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
-    if (
-        _watched is not None
-        or not (rank.isdecimal() and size.isdecimal() and port.isdecimal())
-        or int(size) < 2
-    ):
+    if _watched is not None or (ranks := place.world if place.is_taken() else _of_torchrun()) is None:
         return
     data = WholeData()
-    _watched = found = Replicas(int(rank), int(size), _store, _tell, data)
+    _watched = found = Replicas(place.Told if place.is_taken() else _store, _tell, data)
 
     def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
         if torch.compiler.is_compiling() or found.is_over:
             return
-        if not dist.is_initialized() or dist.get_world_size() != found._size or _is_capturing():
+        if (world := ranks()) is None or _is_capturing():
             return
-        _harmless(lambda: found.before_step(optimizer))
+        _harmless(lambda: found.before_step(World(*world), optimizer))
 
     register_optimizer_step_pre_hook(before_step)
     data.watch()
     atexit.register(look)
 
 
+def _of_torchrun() -> Callable[[], tuple[int, int, int] | None] | None:
+    """What says which rank this process is while all have a group; None where it is no rank of several."""
+    rank, size, port = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+    if not (rank.isdecimal() and size.isdecimal() and port.isdecimal()) or int(size) < 2:
+        return None
+    world = (int(rank), int(size), 0)
+    return lambda: world if dist.is_initialized() and dist.get_world_size() == world[1] else None
+
+
 def look() -> None:
     """No more steps follow: compare what there is."""
     found = _watched
-    if found is not None and found._rank == 0 and not found.is_over:
+    if found is not None and not found.is_over:
         _harmless(lambda: found.compare(at_end=True))
 
 

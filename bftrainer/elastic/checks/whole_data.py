@@ -1,4 +1,5 @@
-"""Finds the loader of the training data, and whether its rank reads all of the data by itself."""
+"""Finds the loader of the training data, and whether its rank reads all of the data by itself, or some of it
+twice in an epoch."""
 
 from __future__ import annotations
 
@@ -9,12 +10,20 @@ import sys
 import weakref
 from typing import Any
 
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+)
 
 from bftrainer.elastic.checks.same_data import entries
 
 REMEDY = "give the loader sampler=DistributedSampler(...), and call its set_epoch(epoch)"
 OF_ACCELERATE = "give it to accelerator.prepare, as the model"
+DEPENDS = "What is trained depends on the number of ranks"
 FINGERPRINT = "_fingerprint"
 """What data sets of Hugging Face say of their content."""
 
@@ -23,11 +32,11 @@ class WholeData:
     """Remembers which DataLoader was begun last, and looks at it when the first optimizer steps.
 
     `mark`: a fingerprint of the data set, if the rank's loader goes through all of it; empty if not, or if
-    nothing is known of its content.
+    nothing is known of its content. `uneven`: what is warned of where ranks do not share an epoch evenly.
     """
 
     def __init__(self) -> None:
-        self.mark = ""
+        self.mark = self.uneven = ""
         self._begun: weakref.ref[Any] | None = None
         self._is_known = False
 
@@ -51,6 +60,8 @@ class WholeData:
         if loader is not None:
             with contextlib.suppress(Exception):  # of a data set whose attributes cannot be read
                 self.mark = mark_of(loader)
+            with contextlib.suppress(Exception):  # of a sampler whose length is not known
+                self.uneven = uneven(loader)
 
     def told(self, size: int) -> str:
         """What is warned of where all of `size` ranks read all of the same data."""
@@ -79,3 +90,36 @@ def mark_of(loader: Any) -> str:
     if found.keys() <= lengths:  # nothing is known of what is in it
         return ""
     return hashlib.blake2b(json.dumps(found, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def uneven(loader: Any) -> str:
+    """What is warned of where the ranks do not share the samples of an epoch evenly, so that some are taken
+    twice, or weigh more than others; empty where they do, or there is no telling.
+
+    Raises:
+        TypeError: a sampler has no length.
+    """
+    batches: Any = getattr(loader, "batch_sampler", None)
+    shard: Any = None
+    while hasattr(batches, "batch_sampler"):  # accelerate's, around that of the script
+        shard = batches if hasattr(batches, "even_batches") else shard
+        batches = batches.batch_sampler
+    sampler: Any = getattr(batches, "sampler", None)
+    if shard is not None and not shard.drop_last:
+        total, length = shard.batch_size * (1 if shard.split_batches else shard.num_processes), len(sampler)
+        filled = "accelerate fills it up with samples that the epoch has had"
+        done = filled if shard.even_batches else "ranks have different numbers of them, which weigh alike"
+        if left := length % total:
+            return (
+                f"the last step of each epoch has {left} samples, not {total}: {done}. {DEPENDS}: leave "
+                f"{left} of the {length} samples out, or take a batch that divides them"
+            )
+    if isinstance(sampler, DistributedSampler) and not sampler.drop_last:
+        data: Any = sampler.dataset
+        ranks, length = sampler.num_replicas, len(data)
+        if left := length % ranks:
+            return (
+                f"an epoch of {length} samples is no multiple of {ranks} ranks: DistributedSampler takes "
+                f"{ranks - left} of them twice. {DEPENDS}: leave {left} of them out, or narrow nodes"
+            )
+    return ""

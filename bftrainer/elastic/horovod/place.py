@@ -11,16 +11,33 @@ import http.client
 import ipaddress
 import os
 import sys
+from collections.abc import Sequence
 
 from bftrainer.elastic.horovod import mend
 
 NAMES = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
 DRIVER = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
+ANSWER_S = 5.0
+"""How long the driver may take to note something, or to say what was noted."""
 
 
 def is_wanted() -> bool:
     """Whether this is a worker of a Horovod driver that has no place yet."""
     return DRIVER in os.environ and "HOROVOD_RANK" not in os.environ
+
+
+def is_taken() -> bool:
+    """Whether this is a worker of a Horovod driver that has had a place."""
+    return DRIVER in os.environ and "HOROVOD_RANK" in os.environ
+
+
+def world() -> tuple[int, int, int] | None:
+    """Rank and size of the present membership, and which it is of this process, see `worlds`; None where it
+    has one worker, or Horovod connects none at the moment."""
+    horovod = sys.modules.get("horovod.torch")
+    if horovod is None or not horovod.is_initialized() or horovod.size() < 2:
+        return None
+    return horovod.rank(), horovod.size(), worlds()
 
 
 def worlds() -> int:
@@ -66,13 +83,48 @@ def interface_of(address: str) -> str:
     )
 
 
+class Told:
+    """What the workers of one membership tell each other, at the driver: with the next it forgets all.
+
+    Every method raises `OSError` where the driver does not answer.
+    """
+
+    def set(self, key: str, value: str) -> None:
+        """Tell something. The key has one slash."""
+        self._request("PUT", key, value.encode())
+
+    def check(self, keys: Sequence[str]) -> bool:
+        """Whether all of these have been told."""
+        return all(self._request("GET", key)[0] == http.client.OK for key in keys)
+
+    def get(self, key: str) -> bytes:
+        """What has been told."""
+        return self._request("GET", key)[1]
+
+    def _request(self, method: str, key: str, body: bytes | None = None) -> tuple[int, bytes]:
+        connection = _driver(timeout=ANSWER_S)
+        try:
+            connection.request(method, f"/{key}", body)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except http.client.HTTPException as error:
+            raise OSError(f"Horovod's driver: {error}") from error
+        finally:
+            connection.close()
+
+
+def _driver(timeout: float | None = None) -> http.client.HTTPConnection:
+    port = int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+    return http.client.HTTPConnection(os.environ[DRIVER], port, timeout=timeout)
+
+
 def _ask(worker: str) -> list[int]:
-    server, port = os.environ[DRIVER], int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
-    connection = http.client.HTTPConnection(server, port)
+    connection = _driver()
     try:
         connection.request("GET", f"/rank_and_size/{worker}")
         return [int(part) for part in connection.getresponse().read().split(b",")]
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise RuntimeError(f"the Horovod driver at {server}:{port} gives no place: {error}") from error
+        at = f"{connection.host}:{connection.port}"
+        raise RuntimeError(f"the Horovod driver at {at} gives no place: {error}") from error
     finally:
         connection.close()

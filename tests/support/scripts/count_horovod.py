@@ -1,6 +1,7 @@
 """A trainer for Elastic Horovod that writes down what it trained on, as count.py does.
 
-count_horovod.py WHERE [DELAY_S]: a line per step and worker. A step counts when it is committed.
+count_horovod.py WHERE [DELAY_S [apart]]: a line per step and worker. A step counts when it is committed.
+`apart`: no gradients are averaged.
 """
 
 import watched  # first: a test may hold us before the imports that take long
@@ -25,7 +26,8 @@ model = torch.nn.Linear(1, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 job = elastic.attach()  # waits until there is a place, while the members train on
 hvd.init()
-optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), op=hvd.Sum)
+if "apart" not in sys.argv:
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), op=hvd.Sum)
 state = hvd.elastic.TorchState(model=model, optimizer=optimizer, step=0, samples=0, epoch=0, cursor=0)
 checkpoint = job.checkpoint_dir / "checkpoint.pt"
 

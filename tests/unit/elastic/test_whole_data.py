@@ -17,7 +17,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from bftrainer.elastic.checks.whole_data import WholeData, mark_of
+from bftrainer.elastic.checks.whole_data import WholeData, mark_of, uneven
 
 POINTS = TensorDataset(torch.arange(64.0).reshape(16, 4))
 
@@ -99,3 +99,36 @@ def test_a_data_set_that_cannot_be_read_is_not_compared(monkeypatch: pytest.Monk
         mark_of(loader)
     found.is_stepped()
     assert found.mark == ""
+
+
+def shared_by_accelerate(length: int, batch: int, ranks: int, **options: Any) -> Any:
+    data_loader = pytest.importorskip("accelerate.data_loader")
+    loader = DataLoader(Subset(POINTS, range(length)), batch_size=batch)
+    return data_loader.prepare_data_loader(loader, num_processes=ranks, process_index=0, **options)
+
+
+@pytest.mark.parametrize(
+    ("length", "batch", "options", "said"),
+    [
+        (16, 4, {}, ""),
+        (14, 4, {}, "has 6 samples, not 8: accelerate fills it up"),
+        (14, 8, {"split_batches": True}, "has 6 samples, not 8: accelerate fills it up"),
+        (14, 4, {"even_batches": False}, "has 6 samples, not 8: ranks have different numbers of them"),
+    ],
+)
+def test_epochs_that_accelerate_does_not_share_evenly_are_told(
+    length: int, batch: int, options: dict[str, bool], said: str
+) -> None:
+    accelerate = pytest.importorskip("accelerate.data_loader")
+    loader = shared_by_accelerate(length, batch, 2, **options)
+    for each in (loader, accelerate.skip_first_batches(loader, 1)):
+        assert said in uneven(getattr(each, "base_dataloader", each)) if said else not uneven(each)
+
+
+def test_samples_that_a_distributed_sampler_takes_twice_are_told() -> None:
+    samplers = [DistributedSampler(POINTS, ranks, 0) for ranks in (2, 3)]
+    none, told = (uneven(DataLoader(POINTS, sampler=each)) for each in samplers)
+    assert not none
+    assert "an epoch of 16 samples is no multiple of 3 ranks: DistributedSampler takes 2 of them" in told
+    left_out = DistributedSampler(POINTS, 3, 0, drop_last=True)
+    assert not uneven(DataLoader(POINTS, sampler=left_out))
