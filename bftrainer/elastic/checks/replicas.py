@@ -61,7 +61,7 @@ HOROVODS = "horovod.torch.optimizer"
 """Optimizers of this module call the hooks of a step twice: for themselves, and for what they wrap."""
 
 
-class World(NamedTuple):
+class RanksNow(NamedTuple):
     """The ranks that train together: this one's number, how many they are, and which of this process's
     memberships it is."""
 
@@ -70,7 +70,7 @@ class World(NamedTuple):
     number: int = 0
 
 
-class Told(Protocol):
+class Board(Protocol):
     """Where the ranks of one membership tell each other."""
 
     def set(self, key: str, value: str) -> None:
@@ -102,15 +102,15 @@ class Replicas:
         data: finds the loader of the training data.
     """
 
-    def __init__(self, store: Callable[[], Told], tell: Callable[[], None], data: WholeData) -> None:
+    def __init__(self, store: Callable[[], Board], tell: Callable[[], None], data: WholeData) -> None:
         self._open, self._tell, self._data = store, tell, data
-        self._world = World(0, 1)
-        self._store: Told | None = None
+        self._world = RanksNow(0, 1)
+        self._store: Board | None = None
         self._stepped: list[_Stepped] = []
         self._told: dict[str, str] = {}  # what is wrong -> the warning
         self.is_over = False
 
-    def before_step(self, world: World, optimizer: torch.optim.Optimizer) -> None:
+    def before_step(self, world: RanksNow, optimizer: torch.optim.Optimizer) -> None:
         """To be called before every step of any optimizer. The ranks of another world begin with the same
         weights, and with other steps: what was noted before says nothing of them."""
         if world != self._world:
@@ -251,14 +251,14 @@ def watch() -> None:
     if _watched is not None or (ranks := place.world if place.is_taken() else _of_torchrun()) is None:
         return
     data = WholeData()
-    _watched = found = Replicas(place.Told if place.is_taken() else _store, _tell, data)
+    _watched = found = Replicas(place.DriversBoard if place.is_taken() else _store, _tell, data)
 
     def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
         if torch.compiler.is_compiling() or found.is_over:
             return
         if (world := ranks()) is None or _is_capturing():
             return
-        _harmless(lambda: found.before_step(World(*world), optimizer))
+        _harmless(lambda: found.before_step(RanksNow(*world), optimizer))
 
     register_optimizer_step_pre_hook(before_step)
     data.watch()

@@ -83,7 +83,7 @@ def interface_of(address: str) -> str:
     )
 
 
-class Told:
+class DriversBoard:
     """What the workers of one membership tell each other, at the driver: with the next it forgets all.
 
     Every method raises `OSError` where the driver does not answer.

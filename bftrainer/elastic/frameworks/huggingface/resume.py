@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,8 @@ from transformers import Trainer
 from transformers.trainer_callback import ExportableState
 
 from bftrainer.elastic.checks.own_weights import LOOKED_AT
-from bftrainer.elastic.frameworks.huggingface.loss_by_items import is_hugging_faces, trainers_of
+from bftrainer.elastic.frameworks.huggingface.evaluation import make_even
+from bftrainer.elastic.frameworks.huggingface.loss_by_items import trainers_of
 from bftrainer.elastic.frameworks.huggingface.order import dataset_of
 from bftrainer.elastic.frameworks.model_check import Restored, require_names
 
@@ -62,26 +63,11 @@ def take_over(callback: Any) -> None:
     """Have the Trainer that has `callback` restore what its callbacks export into the very objects that the
     script has made: Hugging Face makes new ones, and the script's stay as they were at the start.
 
-    And have it divide the loss of each batch of an evaluation by that batch's own items, as it does on one
-    node. On several it divides by those of the batches of all nodes at that moment, so that `eval_loss` would
-    depend on their number. A `compute_loss` of the script's own may count on that: it is left alone.
+    And have it evaluate alike on any number of nodes, see `evaluation.make_even`.
     """
     for trainer in trainers_of(Trainer, callback):
         trainer._load_callback_state = partial(_load_into, trainer.callback_handler.callbacks, trainer)
-        if is_hugging_faces(trainer, Trainer):
-            trainer.prediction_step = partial(_by_own_items, trainer, trainer.prediction_step)
-
-
-def _by_own_items(trainer: Any, step: Callable[..., Any], *given: Any, **options: Any) -> Any:
-    args, name = trainer.args, "average_tokens_across_devices"
-    before = getattr(args, name, None)
-    if before is None:  # a version that never does
-        return step(*given, **options)
-    setattr(args, name, False)
-    try:
-        return step(*given, **options)
-    finally:
-        setattr(args, name, before)
+        make_even(trainer)
 
 
 def _load_into(callbacks: list[Any], trainer: Any) -> None:
