@@ -49,7 +49,9 @@ def _causes(run: RunRecord, alone: RunRecord, by: dict[Aspect, Deviation], launc
         yield _ranks(run, by[Aspect.RANKS])
     samples, weights = by.get(Aspect.SAMPLES), by.get(Aspect.WEIGHTS)
     settings = by.get(Aspect.SETTINGS)
-    if Aspect.STEPS in by or (samples is not None and samples.facts["times"] > 1.5):
+    if samples is not None and Aspect.STEPS not in by and _is_filled_up(samples):
+        yield _filled_up(run, samples)
+    elif Aspect.STEPS in by or (samples is not None and samples.facts["times"] > 1.5):
         yield from _shared_out(run, alone, by.get(Aspect.STEPS), samples, launcher)
     elif samples is not None and (weights is None or _not_after(samples, weights)):
         yield _other_samples(run, samples, launcher)
@@ -151,6 +153,26 @@ def _shared_out(
             "values in parts= of elastic.Run or in what the script saves"
         )
     yield Cause(run=run.name, title=title, remedy=remedy, shown_by=shown)
+
+
+def _is_filled_up(found: Deviation) -> bool:
+    """Whether the first step with other samples has all that it has on one process, and more of the data."""
+    facts = found.facts
+    adds = facts["common"] >= 1.0 and facts["times"] > 1.0 and facts["known"] >= 0.9
+    return adds and not facts["shared"] and (found.step or 0) > 1
+
+
+def _filled_up(run: RunRecord, found: Deviation) -> Cause:
+    return Cause(
+        run=run.name,
+        title="the last step of an epoch is filled up with samples that the epoch has had",
+        remedy=(
+            "accelerate, Hugging Face and a DistributedSampler without drop_last do so where processes do "
+            "not share an epoch evenly: leave samples out until a step's divide those of an epoch, or take "
+            "another batch"
+        ),
+        shown_by=found,
+    )
 
 
 def _other_samples(run: RunRecord, found: Deviation, launcher: str) -> Cause:

@@ -79,6 +79,17 @@ def test_twice_as_many_samples_in_half_of_the_steps() -> None:
     assert "every process takes a whole batch" in causes(judged(other, launcher="torchrun"))
 
 
+@pytest.mark.parametrize("left", [1, 3])
+def test_a_last_step_that_is_filled_up(left: int) -> None:
+    def samples(step: int, have: int) -> list[str]:
+        own = [f"s{step}.{i}" for i in range(left if step == LENGTH else 4)]
+        return own + [f"s1.{i}" for i in range(have - len(own))]
+
+    other = run("several", nodes=2, samples=lambda step: samples(step, 4))
+    found = judged(other, launcher="torchrun", samples=lambda step: samples(step, 0))
+    assert "the last step of an epoch is filled up with samples that the epoch has had" in causes(found)
+
+
 def test_a_schedule_that_begins_anew_names_the_counter_that_did() -> None:
     def rate(step: int, since: int = 0) -> float:
         return LR * 0.9 ** (step - since)
