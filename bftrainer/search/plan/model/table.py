@@ -49,14 +49,17 @@ class Table:
 def tabulate(simulator: Simulator) -> Table:
     """The tables of an experiment.
 
-    A stage holds the nodes that it uses, or as many as a later stage uses: then that one need not wait.
+    A stage holds the nodes that it uses, or more for a later one: as many as that one uses, then it need not
+    wait, or as many as any other stage uses, then fewer are new. Between two such numbers each stage uses
+    all of the nodes or none, so what is best for one of them is best for all.
     """
     billing = simulator.profile.billing
     own = [_own(simulator, k) for k in range(len(simulator.experiment.stages))]
+    used = {step.nodes for options in own for step in options}
     steps: list[tuple[PlanStep, ...]] = []
     for k, options in enumerate(own):
-        later = {step.nodes for others in own[k + 1 :] for step in others}
-        steps.append(_with_held(simulator, k, options, later))
+        most = max((step.nodes for others in own[k + 1 :] for step in others), default=0)
+        steps.append(_with_held(simulator, k, options, {nodes for nodes in used if nodes <= most}))
     nodes = [np.array([step.nodes for step in options]) for options in steps]
     means = [np.array([_means(simulator, k, s) for s in options]).T for k, options in enumerate(steps)]
     before = [np.array([simulator.held]), *nodes[:-1]]
@@ -119,11 +122,12 @@ def _undominated_functions(simulator: Simulator, k: int, options: Sequence[PlanS
 
 
 def _with_held(
-    simulator: Simulator, k: int, options: Sequence[PlanStep], later: set[int]
+    simulator: Simulator, k: int, options: Sequence[PlanStep], numbers: set[int]
 ) -> tuple[PlanStep, ...]:
-    """The allocations, and those that hold more nodes than they use: all that none equals which fits, too."""
+    """The allocations, and those that hold one of `numbers` of nodes and use fewer: all that none equals
+    that fits, too."""
     found = {(step.nodes, step.parallel, step.workers): step for step in options}
-    for nodes in later:
+    for nodes in numbers:
         held = [replace(step, nodes=nodes) for step in options if step.nodes <= nodes]
         for step in _undominated(simulator, k, held):
             found.setdefault((nodes, step.parallel, step.workers), step)

@@ -270,6 +270,20 @@ def test_an_oracle_that_prices_every_plan_finds_none_that_is_cheaper(
         assert found.plan.estimate.jct_s == pytest.approx(as_cheap, rel=1e-6), "of equal ones the fastest"
 
 
+def test_nodes_of_an_earlier_stage_are_held_for_a_later_one_that_uses_still_more() -> None:
+    """To hold four of the six nodes costs less than to hold all six, or than to have all fetch the data."""
+    profile = ExperimentProfile(
+        curve=((1, 1.0),), most=1, nodes=7, billing=Billing(price=3600, data_gb=1, data_price=13)
+    )
+    search = Experiment("hollow", (Stage(4, 10), Stage(1, 10), Stage(6, 10)))
+    found = exact(Simulator(search, profile, samples=1), tabulate(Simulator(search, profile, samples=1)), 30)
+    assert found.plan is not None and found.proven
+    assert [step.nodes for step in found.plan.steps] == [4, 4, 6]
+    assert found.plan.estimate.total == pytest.approx(
+        min(cost for seconds, cost in every_plan(search.stages, profile) if seconds <= 30)
+    )
+
+
 def drawn(minimum_s: float, std: float = 5.0) -> Simulator:
     """A search whose nodes are paid for longer than their minimum in some draws only."""
     profile = ExperimentProfile(
