@@ -25,7 +25,7 @@ def at_once(simulator: Simulator, brackets: Sequence[BracketRun], sizes: Iterabl
     profile, tried = simulator.profile, list(sizes)
     if profile.billing.per is Per.FUNCTION:
         return []
-    draws = simulator.samples if profile.spread.std else 1
+    draws = simulator.samples if profile.differ or profile.sync.std else 1
     run = Execution(simulator, brackets, Supply.none())
     more = np.tile(np.repeat(np.array(tried), draws), (run.phases, 1))
     ends = run.run(np.zeros(more.shape[1]), more)[-1].reshape(len(tried), draws)

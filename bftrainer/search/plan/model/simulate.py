@@ -84,9 +84,8 @@ class Simulator:
         if key not in self._stages:
             trains = self._trains(index, step)
             billed = np.maximum(trains, self.profile.billing.minimum_s).sum(axis=1) * step.workers
-            sync = self._draw(self.profile.sync, index, Layer(DagTask.SYNC, 1))[:, 0]
             longest = listed(trains, step.parallel) if self.profile.differ else step.waves * trains[:, 0]
-            self._stages[key] = longest + sync, billed
+            self._stages[key] = longest + self.syncs(index), billed
         return self._stages[key]
 
     def means(self, index: int, step: PlanStep) -> tuple[float, float]:
@@ -100,7 +99,7 @@ class Simulator:
     def at_least(self, index: int, step: PlanStep) -> float:
         """A lower bound of the mean seconds of `stage`: as if no place were ever empty."""
         if index not in self._totals:
-            factor, starts = self._train_draws(index, step)
+            factor, starts = self.factors(index), self.starts(index)
             self._totals[index] = float(starts.sum(axis=1).mean()), float(factor.sum(axis=1).mean())
         starts_s, factors = self._totals[index]
         trains = starts_s + step.stage.iterations * self.profile.iteration_s(step.workers) * factors
@@ -111,6 +110,15 @@ class Simulator:
         stage = self.experiment.stages[index]
         layer = Layer(DagTask.TRAIN, stage.trials)
         return self._draw(self.profile.spread.factor(stage.iterations), index, layer)
+
+    def starts(self, index: int) -> Floats:
+        """What the start of each trial of a stage takes, in seconds: a row for each draw."""
+        layer = Layer(DagTask.TRAIN, self.experiment.stages[index].trials)
+        return self._draw(self.profile.start, index, layer, part=1)
+
+    def syncs(self, index: int) -> Floats:
+        """What it takes to compare the trials of a stage at its end, in seconds, for each draw."""
+        return self._draw(self.profile.sync, index, Layer(DagTask.SYNC, 1))[:, 0]
 
     def scaling(self, index: int, new: int) -> tuple[Floats, Floats]:
         """How long the provider takes for so many new nodes before a stage, and then their initialisation."""
@@ -143,13 +151,8 @@ class Simulator:
         return PlanEstimate(seconds, cost)
 
     def _trains(self, index: int, step: PlanStep) -> Floats:
-        factor, starts = self._train_draws(index, step)
-        return starts + step.stage.iterations * self.profile.iteration_s(step.workers) * factor
-
-    def _train_draws(self, index: int, step: PlanStep) -> tuple[Floats, Floats]:
-        """By what factor each trial of a stage is slower than the mean, and what its start takes."""
-        layer = Layer(DagTask.TRAIN, step.stage.trials)
-        return self.factors(index), self._draw(self.profile.start, index, layer, part=1)
+        trains_s = step.stage.iterations * self.profile.iteration_s(step.workers)
+        return self.starts(index) + trains_s * self.factors(index)
 
     def _draw(self, latency: Latency, index: int, layer: Layer, part: int = 0) -> Floats:
         key = (index, layer.kind, part, latency)

@@ -3,8 +3,9 @@
 All forecasts use this model. All brackets go on at once. Their trials share the nodes evenly; what is left
 over makes some of them larger, those that run rather than those that begin. A trial that has nodes keeps
 them; then come those that have a trainer, in the order in which they got it: `SPARE` of those that wait have
-one. The next ones are those at the highest rung. A trial whose nodes change stands still, all of it, for
-`start`; so does one that begins. It grows only where it ends sooner by that. Which nodes leave is drawn.
+one. The next ones are those at the highest rung; a stage's have none until the one before has been compared
+(`sync`). A trial whose nodes change stands still, all of it, for `start`; so does one that begins. It grows
+only where it ends sooner by that. Which nodes leave is drawn.
 
 Rows of the arrays are moments from which the search begins. Columns are the trials that have a trainer, in
 the order of their numbers, and free places. Trials that wait without a trainer are counted by bracket only:
@@ -82,7 +83,7 @@ class _State:
         turns: How many trainers there have been.
         trainers: How many trials have a trainer.
         rung: The stage of each bracket, a column for each; as many as it has: it has ended.
-        since: When the trials of that stage may begin.
+        since: When its next stage may begin; infinite: not all trials of this one have ended.
         given: How many of its trials have a trainer, or had one: the first ones.
         unended: How many of its trials have not ended.
         trial: The number of each trial that has a trainer; `LAST`: a free place.
@@ -91,6 +92,7 @@ class _State:
         ready: When each trial trains, or may begin; before all times: it has begun.
         turn: The order in which they got their trainers.
         slow: By what factor each is slower than the mean.
+        still: For how long each stands still when it begins and when its nodes change.
     """
 
     now: Floats
@@ -107,6 +109,7 @@ class _State:
     ready: Floats
     turn: Ints
     slow: Floats
+    still: Floats
 
     @classmethod
     def before(cls, begins: Floats, at: Ints, brackets: int) -> _State:
@@ -118,7 +121,7 @@ class _State:
             turns=np.zeros(rows, dtype=int),
             trainers=np.zeros(rows, dtype=int),
             rung=np.full(columns, -1),
-            since=np.zeros(columns),
+            since=np.broadcast_to(begins[:, None], columns).astype(float),
             given=np.zeros(columns, dtype=int),
             unended=np.zeros(columns, dtype=int),
             **{name: np.zeros(places, dtype=type(free)) for name, free in _FREE.items()},
@@ -156,6 +159,7 @@ _FREE: dict[str, int | float] = {
     "ready": 0.0,
     "turn": 0,
     "slow": 1.0,
+    "still": 0.0,
 }
 """Arrays with a column for each place, and what a free place has there."""
 
@@ -172,6 +176,7 @@ class Execution:
     _first: Ints = field(init=False)  # the number of each bracket's first trial
     _stages: Ints = field(init=False)  # of each bracket, a row for each: the place of each stage; 0 beyond
     _sizes: Ints = field(init=False)  # the trials of these stages; 0 beyond
+    _syncs: Floats = field(init=False)  # what comparing takes after each stage of the experiment, by draw
     _luck: Floats = field(init=False)
 
     def __post_init__(self) -> None:
@@ -185,6 +190,7 @@ class Execution:
             self._sizes[b, : len(bracket.stages)] = [stages[k].trials for k in bracket.stages]
         widest = self._sizes.max(axis=1)
         self._first = np.cumsum(widest) - widest
+        self._syncs = np.array([self.simulator.syncs(k) for k in range(len(stages))])
         self._luck = np.random.default_rng([self.seed, 7]).random(self.nodes.times.size)
 
     @property
@@ -200,32 +206,34 @@ class Execution:
         rows = np.arange(begins.size)
         at = np.maximum(0, np.searchsorted(self.nodes.times, begins, side="right") - 1)
         state = _State.before(begins, at, len(self.brackets))
-        self._next_stages(state)
+        self._next_stages(state, rows)
         found = np.full((self.phases, begins.size), np.inf)
-        sync_s = self.simulator.profile.sync.mean
         last = np.array([len(bracket.stages) for bracket in self.brackets])
         while rows.size:
             check()
             phase = state.rung[:, 0].copy() if self.phases > 1 else np.zeros(rows.size, dtype=int)
             self._share(state, rows, more[phase, rows])
             known = self._advance(state)
-            self._next_stages(state)
+            self._next_stages(state, rows)
             over = (state.rung == last).all(axis=1)
             ended = state.rung[:, 0] > phase if self.phases > 1 else over
-            found[phase[ended & known], rows[ended & known]] = state.now[ended & known] + sync_s
+            found[phase[ended & known], rows[ended & known]] = state.now[ended & known]
             if (over | ~known).any():
                 rows = rows[~over & known]
                 state.keep(~over & known)
         return found
 
-    def _next_stages(self, state: _State) -> None:
-        """Begin the next stage where all trials of a bracket have ended the one before."""
+    def _next_stages(self, state: _State, moments: Ints) -> None:
+        """Begin the next stage where a bracket has been compared; that follows the end of its last trial."""
         last = np.array([len(bracket.stages) for bracket in self.brackets])
-        row, b = np.nonzero((state.unended == 0) & (state.rung < last))
+        row, b = np.nonzero((state.unended == 0) & (state.rung < last) & np.isinf(state.since))
         if row.size:
-            wait = np.where(state.rung[row, b] < 0, 0.0, self.simulator.profile.sync.mean)
+            compare_s = self._syncs[self._stages[b, state.rung[row, b]], moments[row] % self._syncs.shape[1]]
+            state.since[row, b] = state.now[row] + compare_s
+        row, b = np.nonzero(state.since <= state.now[:, None])
+        if row.size:
             state.rung[row, b] += 1
-            state.since[row, b] = state.now[row] + wait
+            state.since[row, b] = np.inf
             state.given[row, b] = 0
             state.unended[row, b] = self._sizes[b, state.rung[row, b]]
 
@@ -253,15 +261,15 @@ class Execution:
         wanted = np.where(place < running[rows, None], small[rows, None], 0)
         wanted = np.where(place < extra[rows, None], large[rows, None], wanted)
         now, ready, work = state.now[rows, None], state.ready[rows], state.left[rows] * state.slow[rows]
-        begin = np.maximum(now, ready)
+        begin, still = np.maximum(now, ready), state.still[rows]
         speeds = self._sharing.speeds
         grows = (wanted > before) & (before > 0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            sooner = now + profile.start.mean + work / speeds[wanted] < begin + work / speeds[before]
+            sooner = now + still + work / speeds[wanted] < begin + work / speeds[before]
         wanted = np.where(grows & ~sooner, before, wanted)
         changed = (wanted != before) & (wanted > 0) & ~np.isneginf(ready)
         state.ready[rows] = np.where(
-            changed, np.where(before > 0, now, begin) + profile.start.mean, np.where(wanted > 0, begin, ready)
+            changed, np.where(before > 0, now, begin) + still, np.where(wanted > 0, begin, ready)
         )
         state.workers[rows] = wanted
 
@@ -280,31 +288,36 @@ class Execution:
         index = given[row, b] + nth - (until[row, column] - waiting[row, b])
         at = rows[row]
         np.add.at(state.given, (at, b), 1)
-        left, ready, slow = self._beginning(rung[row, b], b, index, moments[at])
+        left, ready, slow, still = self._beginning(rung[row, b], b, index, moments[at])
         state.trainers[rows] = trainers
         state.resize(int(state.trainers.max()))
         where, free = np.nonzero(state.trial[rows] == LAST)
         place = at, free[_within(np.bincount(where, minlength=rows.size)) < new[where]]
         state.trial[place] = self._first[b] + index
         state.left[place], state.slow[place], state.workers[place] = left, slow, 0
-        state.ready[place] = np.where(np.isneginf(ready), ready, state.since[at, b])
+        state.still[place] = still
+        state.ready[place] = np.where(np.isneginf(ready), ready, state.now[at])
         state.turn[place] = state.turns[at] + nth + 1
         state.turns[rows] += new
         state.sort(rows)
 
-    def _beginning(self, rung: Ints, b: Ints, index: Ints, moments: Ints) -> tuple[Floats, Floats, Floats]:
-        """What trials have to do that begin, before all times if they had begun, and how slow they are."""
-        left, ready, slow = np.zeros(b.size), np.zeros(b.size), np.ones(b.size)
+    def _beginning(
+        self, rung: Ints, b: Ints, index: Ints, moments: Ints
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """What trials have to do that begin, before all times if they had begun, how slow they are, and for
+        how long they stand still."""
+        left, ready, slow, still = (np.zeros(b.size) for _ in range(4))
         stages = self._stages[b, rung]
         for k in np.unique(stages):
             here = np.flatnonzero(stages == k)
             left[here] = self.simulator.experiment.stages[k].iterations
-            factors = self.simulator.factors(k)[moments[here] % self.simulator.samples, index[here]]
-            slow[here] = np.maximum(factors, AT_ONCE)
+            drawn = moments[here] % self.simulator.samples, index[here]
+            slow[here] = np.maximum(self.simulator.factors(k)[drawn], AT_ONCE)
+            still[here] = self.simulator.starts(k)[drawn]
             begun = self.brackets[b[here[0]]].begun if rung[here[0]] == 0 else ()
             early = here[index[here] < len(begun)]
             left[early], ready[early] = np.array(begun, dtype=float)[index[early]], -np.inf
-        return left, ready, slow
+        return left, ready, slow, still
 
     def _advance(self, state: _State) -> Mask:
         """Go on to what happens next in each row: a trial ends, or nodes come or leave. Returns where that is
@@ -315,7 +328,7 @@ class Execution:
         np.divide(state.left, speed, out=ends, where=speed > 0)
         ends += begin
         change = self.nodes.times[np.minimum(state.at + 1, self.nodes.times.size - 1)]
-        then = np.minimum(change, ends.min(axis=1))
+        then = np.minimum(change, np.minimum(ends.min(axis=1), state.since.min(axis=1)))
         known: Mask = np.isfinite(then) & (state.at < self.nodes.times.size - 1)
         then = np.where(known, then, state.now)
         done = speed * np.maximum(0.0, then[:, None] - begin)
@@ -354,10 +367,8 @@ class Execution:
             np.maximum(0, state.workers[rows] - lost.astype(int) * profile.node_workers)
         )
         state.workers[rows] = np.where(hit, fewer, state.workers[rows])
-        still = state.now[rows, None] + profile.start.mean
-        state.ready[rows] = np.where(
-            hit, np.where(fewer > 0, still, state.now[rows, None]), state.ready[rows]
-        )
+        again = state.now[rows, None] + np.where(fewer > 0, state.still[rows], 0.0)
+        state.ready[rows] = np.where(hit, again, state.ready[rows])
 
 
 def _ranks(key: Ints) -> Ints:

@@ -183,6 +183,13 @@ def test_uneven_fits_and_brackets_are_forecast_as_they_ran() -> None:
         assert run.run(np.zeros(1), np.full((run.phases, 1), 4))[-1, 0] == pytest.approx(seconds, rel=0.03)
 
 
+def test_while_a_bracket_is_compared_the_trials_of_others_have_its_nodes() -> None:
+    """10 s of the first, all 30 s of the second, the last 10 s of the first, and 7 s to compare."""
+    simulator = search(Stage(1, 10), Stage(1, 10), Stage(1, 30), parallelism=1, sync=Latency(7))
+    run = Execution(simulator, side_by_side([2, 1]), Supply.none())
+    assert run.run(np.zeros(1), np.ones((1, 1), dtype=int))[-1, 0] == pytest.approx(57)
+
+
 def test_a_steady_pool_gives_what_the_simulator_says() -> None:
     steady = log_of([Interval(0, math.inf, f"n{i}") for i in range(4)], 100 * HOUR)
     simulator = search(Stage(4, 900), Stage(1, 340), init=Latency(30), scale=Latency(10))

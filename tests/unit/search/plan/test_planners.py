@@ -488,6 +488,19 @@ def test_nodes_shared_trial_by_trial_are_paid_from_their_initialisation_to_the_e
     assert [own.nodes for own in found] == [1, 2, 3]
 
 
+def test_trials_whose_starts_differ_take_as_long_trial_by_trial_as_in_a_stage() -> None:
+    """On as many nodes as trials both are the same: the slowest start, then what comparing takes."""
+    profile = ExperimentProfile(
+        curve=((1, 1.0),), most=1, nodes=4, start=Latency(60, 60), sync=Latency(9, 9), spread=Spread(0.1)
+    )
+    for own in (profile, replace(profile, spread=Spread()), replace(profile, start=Latency(60))):
+        simulator = Simulator(Experiment("flat", (Stage(4, 100),)), own, samples=16)
+        staged = simulator.estimate([PlanStep(simulator.experiment.stages[0], 4, 1, 4)])
+        assert staged.jct_std_s > 0
+        (found,) = at_once(simulator, side_by_side([1]), [4])
+        assert found.estimate.seconds == pytest.approx(staged.seconds)
+
+
 def test_of_ways_that_end_as_soon_the_cheapest_is_shown_where_nothing_is_on_time() -> None:
     """The fastest shares of brackets may hold nodes that make no bracket end sooner than the longest."""
     curve = ((1, 100.0), (2, 153.14511994406195), (4, 204.97033534570173), (8, 335.9543753420705))
