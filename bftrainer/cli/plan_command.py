@@ -116,7 +116,7 @@ def command(
     if as_json:
         print_json(plan_tables.as_json(names, answers, shown, profile, whole))
     elif not all(shown):
-        plan_tables.print_refusal(whole, profile)
+        plan_tables.print_refusal(whole, question)
     else:
         plans = [plan for plan in shown if plan]
         for name, answer, plan in zip(names, answers, plans, strict=True):

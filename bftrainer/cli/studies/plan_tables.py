@@ -10,7 +10,7 @@ from bftrainer.cli.shared.tables import print_table
 from bftrainer.cli.shared.terminal import say
 from bftrainer.model.text import clock
 from bftrainer.search.plan.baselines import StagePlan
-from bftrainer.search.plan.beside import Whole
+from bftrainer.search.plan.beside import Question, Whole
 from bftrainer.search.plan.model.profile import ExperimentProfile
 from bftrainer.search.plan.planner import DeadlineAnswer
 from bftrainer.search.plan.soonest import Order
@@ -32,21 +32,27 @@ def print_plan(name: str, answer: DeadlineAnswer, plan: StagePlan, profile: Expe
     say()
 
 
-def print_refusal(whole: Whole, profile: ExperimentProfile) -> None:
-    """Print that nothing is on time, the fastest plan, and what later deadlines cost."""
+def print_refusal(whole: Whole, question: Question) -> None:
+    """Print that nothing is on time, the fastest plan, and what later deadlines cost.
+
+    A planner that was asked for may have no plan on time where others have one.
+    """
+    profile, method, chance = question.profile, question.method, question.chance
+    what, of_any = (f"no {method} plan", " of any planner") if method else ("nothing", "")
+    often, on_average = ("", "") if chance is None else (f" in {chance:.6g} of the draws", ", on average")
     parts = [(part.name, part.answer, part.answer.fastest) for part in whole.parts]
     name = parts[0][0] if len(parts) == 1 else f"{len(parts)} brackets, {whole.order}"
     longest = max(plan.estimate.jct_s for _, _, plan in parts)
     say(
-        f"{name}: nothing meets the deadline of {clock(parts[0][1].deadline_s)}. With at most "
-        f"{profile.nodes} nodes the fastest plan takes {clock(longest)}:\n"
+        f"{name}: {what} meets the deadline of {clock(parts[0][1].deadline_s)}{often}. With at most "
+        f"{profile.nodes} nodes the fastest plan{of_any} takes {clock(longest)}{on_average}:\n"
     )
     for own, answer, plan in parts:
         if len(parts) > 1:
             say(f"{own}:\n")
         _print_figures(answer, plan, profile)
         say()
-    columns = ("deadline", _cost(profile.billing.unit), "most nodes")
+    columns = (f"deadline{on_average}", _cost(profile.billing.unit), "most nodes")
     rows = [
         (clock(one.deadline_s), _cell(one.cost, profile.billing.unit), str(one.nodes)) for one in whole.later
     ]
@@ -102,7 +108,9 @@ def print_sum(plans: Sequence[StagePlan], profile: ExperimentProfile, whole: Who
     if whole.proven:
         say("proven: in no other order of the brackets is an even plan cheaper")
     else:
-        say(f"the cheapest of what was tried: {', '.join(Order)}; mixtures are not tried")
+        others = [order for order in Order if order not in whole.tried]
+        untried = ", ".join([*others, "mixtures"])
+        say(f"the cheapest of what was tried: {', '.join(whole.tried)}; {untried} are not tried")
 
 
 def late_of_all(whole: Whole, plans: Sequence[StagePlan]) -> float:

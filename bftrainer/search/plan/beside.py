@@ -48,6 +48,7 @@ class Whole:
     Attributes:
         parts: Of each experiment, or of all joined.
         order: Of the experiments.
+        tried: The orders that were tried.
         proven: Whether no even plan is known to be cheaper, in whatever order the experiments go on. What the
             answers of the parts say of it is about this order only.
         later: What later deadlines cost, if nothing meets this one. The parts then have the fastest plans.
@@ -56,6 +57,7 @@ class Whole:
 
     parts: list[Planned]
     order: Order
+    tried: tuple[Order, ...]
     proven: bool
     later: Sequence[Later] = ()
     untried: str = ""
@@ -116,12 +118,17 @@ def together(experiments: Sequence[Experiment], question: Question) -> Whole:
         at_once = _at_once(experiments, question)
     if at_once is not None and question.shown(at_once[0].answer):
         ways.append((Order.AT_ONCE, [at_once[0]]))
+    tried = tuple(
+        order
+        for order, made in ((Order.BESIDE, alone), (Order.ROW, row), (Order.AT_ONCE, at_once))
+        if made is not None
+    )
     if not ways:
-        return _refused(alone, row, at_once, question)
+        return _refused(alone, row, at_once, question, tried)
     order, parts = min(ways, key=lambda way: _worth(way[1], question))
     if len(alone) == 1 and order is Order.BESIDE:
-        return Whole(parts, order, proven=parts[0].answer.proven)
-    return Whole(parts, order, proven=_cost(parts, question) <= _bound(alone, question.profile))
+        return Whole(parts, order, tried, proven=parts[0].answer.proven)
+    return Whole(parts, order, tried, proven=_cost(parts, question) <= _bound(alone, question.profile))
 
 
 def _refused(
@@ -129,6 +136,7 @@ def _refused(
     row: Planned | None,
     at_once: tuple[Planned, list[StagePlan]] | None,
     question: Question,
+    tried: tuple[Order, ...],
 ) -> Whole:
     """The fastest plans in whatever order is best, and what later deadlines cost."""
     profile = question.profile
@@ -144,7 +152,8 @@ def _refused(
     elif order is Order.AT_ONCE and at_once is not None:
         own = [at_once[0]]
     parts = [replace(part, answer=_without(part.answer, plan)) for part, plan in zip(own, found, strict=True)]
-    return Whole(parts, order, proven=False, later=ways.later(), untried=_untried(alone, question))
+    later = ways.later()
+    return Whole(parts, order, tried, proven=False, later=later, untried=_untried(alone, question))
 
 
 def _untried(alone: Sequence[Planned], question: Question) -> str:

@@ -101,6 +101,46 @@ def test_what_was_not_tried_is_told_where_nothing_is_on_time(
     assert ("not tried: trial by trial" in found) == bool(why) and why in found
 
 
+def test_a_planner_without_a_plan_is_not_said_to_be_the_only_one(folder: Path) -> None:
+    """All eight trials at a time need eight nodes."""
+    (folder / "profile.yaml").write_text("curve: [[1, 10]]\niteration_samples: 100\nnodes: 4\n")
+    assert run(folder, "--deadline", "10m").exit_code == 0
+    found = run(folder, "--deadline", "10m", "--method", "naive elastic")
+    assert found.exit_code == 1 and "nothing meets" not in found.output
+    assert "no naive elastic plan meets the deadline of 10:00" in found.output
+    assert "the fastest plan of any planner takes" in found.output
+
+
+def test_a_deadline_that_is_missed_too_often_may_be_met_on_average(folder: Path) -> None:
+    (folder / "profile.yaml").write_text(PROFILE.replace("std: 0.1, of: iteration", "std: 0.5"))
+    soonest = json.loads(run(folder, "--deadline", "1", "--json").output)["later"][0]["deadline_s"]
+    found = run(folder, "--deadline", f"{soonest * 1.05:.0f}s", "--chance", "0.9999")
+    assert found.exit_code == 1 and "in 0.9999 of the draws" in found.output
+    assert "deadline, on average" in found.output
+
+
+@pytest.mark.parametrize(
+    ("more", "search", "tried"),
+    [
+        ([], "{most: 9, eta: 3}", "beside each other, one after the other, trial by trial; mixtures"),
+        (
+            ["--method", "exact"],
+            "{most: 9, eta: 3}",
+            "beside each other, one after the other; trial by trial, mixtures",
+        ),
+        ([], "{most: 1024, eta: 2}", "beside each other; one after the other, trial by trial, mixtures"),
+    ],
+)
+def test_only_orders_that_were_tried_are_said_to_have_been(
+    more: list[str], search: str, tried: str, folder: Path
+) -> None:
+    (folder / "search.yaml").write_text(f"hyperband: {search}\n")
+    (folder / "profile.yaml").write_text("curve: [[1, 10]]\nnodes: 12\nscale: 5\n")
+    found = run(folder, "--deadline", "100h", "--samples", "1", *more)
+    assert found.exit_code == 0
+    assert f"the cheapest of what was tried: {tried} are not tried" in found.output
+
+
 def test_brackets_are_too_late_only_if_they_are_so_in_every_order(folder: Path) -> None:
     (folder / "search.yaml").write_text("hyperband: {most: 9, least: 1, eta: 3}\n")
     (folder / "profile.yaml").write_text(
