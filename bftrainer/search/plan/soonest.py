@@ -9,6 +9,7 @@ from operator import add
 
 from bftrainer.search.plan.baselines import StagePlan, cheapest
 from bftrainer.search.plan.methods.exact import TOLERANCE
+from bftrainer.search.plan.model.experiment import MOST_STAGES, ExperimentError
 from bftrainer.search.plan.planner import Costs
 from bftrainer.search.plan.split import shared_out
 
@@ -52,14 +53,28 @@ class Ways:
     at_once: Sequence[StagePlan]
 
     def fastest(self) -> tuple[Order, list[StagePlan]]:
-        """What ends first, a plan for each experiment or for all; of ways that end as soon, the cheapest."""
+        """What ends first, a plan for each experiment or for all; of ways that end as soon, the cheapest.
+
+        Raises:
+            ExperimentError: there is no way at all; the message says what to change.
+        """
         soonest = [[costs.fastest() for costs in own] for own in self.shares]
         ways = [(Order.BESIDE, found) for found in self._beside(soonest, max, lambda own: own.estimate.jct_s)]
         if self.row is not None:
             ways.append((Order.ROW, [self.row.fastest()]))
         ways += [(Order.AT_ONCE, [plan]) for plan in self.at_once]
+        if not ways:
+            raise ExperimentError(self._impossible())
         first = min(ways, key=lambda way: (_longest(way[1]), _total(way[1])))
         return min([first, *self._cheapest(_longest(first[1]))], key=_worth)
+
+    def _impossible(self) -> str:
+        trials = "" if self.parallelism is None else f" and {self.parallelism} trials at a time"
+        return (
+            f"{len(self.shares)} brackets beside each other do not fit into {self.most} nodes{trials}, and "
+            f"in another order at most {MOST_STAGES} stages are planned: give more nodes or parallelism, or "
+            "fewer stages by a larger eta or least"
+        )
 
     def later(self) -> list[Later]:
         """What deadlines that can be met would cost, from the earliest one on."""

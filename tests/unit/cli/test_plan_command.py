@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from bftrainer.cli import app
 from bftrainer.cli.shared.failures import tell
+from bftrainer.search.plan.model.experiment import ExperimentError
 
 SEARCH = "name: digits\nhalving: {trials: 8, least: 2, most: 14, eta: 2}\n"
 PROFILE = """\
@@ -139,6 +140,17 @@ def test_only_orders_that_were_tried_are_said_to_have_been(
     found = run(folder, "--deadline", "100h", "--samples", "1", *more)
     assert found.exit_code == 0
     assert f"the cheapest of what was tried: {tried} are not tried" in found.output
+
+
+def test_brackets_that_fit_in_no_order_are_refused_with_what_to_change(folder: Path) -> None:
+    """11 brackets have 66 stages, too many for another order than beside each other."""
+    (folder / "search.yaml").write_text("hyperband: {most: 1024, eta: 2}\n")
+    (folder / "profile.yaml").write_text("curve: [[1, 10]]\nnodes: 12\nparallelism: 4\n")
+    found = run(folder, "--deadline", "100h", "--samples", "1")
+    assert isinstance(found.exception, ExperimentError)
+    assert "11 brackets beside each other do not fit into 12 nodes and 4 trials at a time" in str(
+        found.exception
+    )
 
 
 def test_brackets_are_too_late_only_if_they_are_so_in_every_order(folder: Path) -> None:
