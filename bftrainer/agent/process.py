@@ -39,23 +39,6 @@ class Program:
         folder = order.get("folder", "")
         return cls(command=tuple(order["command"]), workdir=order["workdir"], env=order["env"], folder=folder)
 
-    def make_folder(self) -> None:
-        """Make the folder of its own, if it is to have one. What the script writes there under
-        a name that `workdir` does not have is in this folder alone.
-
-        Raises:
-            OSError: it cannot be made.
-        """
-        if not self.folder:
-            return
-        own, workdir = Path(self.folder), Path(self.workdir).absolute()
-        own.mkdir(mode=0o700, parents=True, exist_ok=True)
-        above = own.relative_to(workdir).parts[:1] if own.is_relative_to(workdir) else ()
-        for entry in os.scandir(workdir):
-            if entry.name not in above:
-                with contextlib.suppress(FileExistsError):  # by another node, or of the script's own
-                    (own / entry.name).symlink_to(entry.path)
-
     @property
     def words(self) -> tuple[str, ...] | None:
         """The words after the interpreter, if the command runs a script or module with this interpreter."""

@@ -28,10 +28,10 @@ def open_log(path: Path, what: str, program: Program | None = None) -> int:
     Raises:
         FolderError: it cannot be written.
     """
-    if program is not None:
-        make_folder(program)
     try:
         own_folder(path.parent)
+        if program is not None:
+            make_folder(program)
         log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError as error:
         where = error.filename or path
@@ -43,13 +43,24 @@ def open_log(path: Path, what: str, program: Program | None = None) -> int:
 
 
 def make_folder(program: Program) -> None:
-    """Make the folder in which a program is to run, if that is its own.
+    """Make the folder of its own in which a program is to run, if it is to have one. What the script writes
+    there under a name that `workdir` does not have is in this folder alone.
 
     Raises:
-        FolderError: it cannot be made.
+        FolderError: it cannot be made, or it or the folder above belongs to another user. Links would be made
+            wherever that one's link leads, under names that others choose who can write to `workdir`.
     """
+    if not program.folder:
+        return
+    own, workdir = Path(program.folder), Path(program.workdir).absolute()
     try:
-        program.make_folder()
+        _private(own.parent, 0o755)
+        _private(own)
+        above = own.relative_to(workdir).parts[:1] if own.is_relative_to(workdir) else ()
+        for entry in os.scandir(workdir):
+            if entry.name not in above:
+                with contextlib.suppress(FileExistsError):  # by another node, or of the script's own
+                    (own / entry.name).symlink_to(entry.path)
     except OSError as error:
         raise FolderError(f"no folder can be made at {error.filename}: {error.strerror}") from error
 
@@ -61,10 +72,15 @@ def own_folder(folder: Path) -> None:
         OSError: it cannot be made, or it or the folder above belongs to another user.
     """
     above = folder.parent
-    above.mkdir(parents=True, exist_ok=True)
+    above.mkdir(mode=0o755, parents=True, exist_ok=True)  # whatever the umask: no group may take it away
     if not {above.lstat().st_uid, above.stat().st_uid} <= {0, os.geteuid()}:
         why = "belongs to another user, who could take trainers' folders away; take another workdir"
         raise PermissionError(errno.EPERM, why, str(above))
-    folder.mkdir(mode=0o700, exist_ok=True)
+    _private(folder)
+
+
+def _private(folder: Path, mode: int = 0o700) -> None:
+    """Make a folder of this user. Raises `OSError` if that cannot be, or another user has put it there."""
+    folder.mkdir(mode=mode, parents=True, exist_ok=True)
     if folder.lstat().st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "belongs to another user", str(folder))

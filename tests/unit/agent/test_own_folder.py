@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bftrainer.agent.agent import Agent
-from bftrainer.agent.files.logs import FolderError, own_folder
+from bftrainer.agent.files.logs import FolderError, open_log, own_folder
+from bftrainer.agent.process import Program
 from bftrainer.agent.warm import WarmPool
 from bftrainer.agent.worker import WorkerProcess
 
@@ -49,6 +50,34 @@ def test_a_folder_is_refused_that_another_user_could_take_away(tmp_path: Path, k
     with pytest.raises(PermissionError, match=r"could take trainers' folders away.*\.bftrainer"):
         own_folder(above / "1-a-m")
     assert not list(place.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
+@pytest.mark.parametrize("theirs", [".bftrainer", "study-1-m", "0-files"])
+def test_no_links_are_made_where_another_users_link_leads(tmp_path: Path, theirs: str) -> None:
+    """Who may write to the workdir chooses their names, such as .bash_profile, and what they lead to."""
+    workdir, home = tmp_path / "workdir", tmp_path / "home"
+    own = workdir / ".bftrainer" / "study-1-m" / "0-files"
+    own.parent.mkdir(parents=True)
+    home.mkdir()
+    (workdir / ".bash_profile").write_text("evil")
+    own.symlink_to(home)
+    for path in (own, *own.parents):
+        if path.name == theirs:
+            os.chown(path, 65534, 65534, follow_symlinks=False)
+    program = Program(command=("a",), workdir=str(workdir), env={}, folder=str(own))
+    with pytest.raises(FolderError, match="belongs to another user"):
+        open_log(workdir / ".bftrainer" / "1-a-m" / "n.log", "it starts", program)
+    assert not list(home.iterdir())
+
+
+def test_no_group_may_take_trainers_folders_away(tmp_path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        own_folder(tmp_path / ".bftrainer" / "1-a-m")
+    finally:
+        os.umask(before)
+    assert (tmp_path / ".bftrainer").stat().st_mode & 0o777 == 0o755
 
 
 def test_a_trainer_without_its_folder_has_failed_itself_and_is_told_why(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bftrainer.agent import worker as worker_module
+from bftrainer.agent.files.logs import make_folder
 from bftrainer.agent.process import Program
 from bftrainer.agent.warm import WarmPool
 from bftrainer.agent.worker import WorkerProcess
@@ -197,10 +198,10 @@ def test_a_program_with_a_folder_of_its_own_has_there_what_the_workdir_has(tmp_p
     folder = tmp_path / ".bftrainer" / "s-1" / "0-files"
     program = Program(command=("python", "train.py"), workdir=str(tmp_path), env={}, folder=str(folder))
     for _ in range(2):  # each start, on each node
-        program.make_folder()
+        make_folder(program)
         assert {path.name for path in folder.iterdir()} == {"data", "train.py"}, "and no link to itself"
         assert (folder / "train.py").read_text() == "pass"
     (folder / "best.pt").write_text("own")
     (tmp_path / "best.pt").write_text("another's")
-    program.make_folder()
+    make_folder(program)
     assert (folder / "best.pt").read_text() == "own", "what the script has written stays"
