@@ -18,9 +18,10 @@ from bftrainer.daemon.storage.journal import StoreJournal
 from bftrainer.daemon.storage.writes import StoredDecision
 from bftrainer.daemon.systemd import Pulse
 from bftrainer.engine.contain import Contained, contained
+from bftrainer.engine.queueing.fair_shares import TURN_S
 from bftrainer.engine.state import State
 from bftrainer.model.actions import Action
-from bftrainer.model.events import Event, PriorityChanged, TrainerEnded
+from bftrainer.model.events import Event, PriorityChanged, TrainerEnded, TurnDue
 from bftrainer.model.problem import Plan, Problem
 from bftrainer.model.text import shown
 from bftrainer.model.trainer import Points, Trainer, TrainerStatus
@@ -66,6 +67,7 @@ class Runner:
         self.ended: Callable[[int], None] = lambda trainer: None
         """Called with each trainer that the engine has ended."""
         self._engine = ThreadPoolExecutor(1, thread_name_prefix="engine")
+        self._turn_is_due = False  # an event is under way that has shares looked at
 
     def trainers(self) -> tuple[Trainer, ...]:
         """The trainers that may hold nodes, as the last decision left them."""
@@ -102,6 +104,7 @@ class Runner:
         self.state = outcome.state
         if outcome.plan is not None:
             self.last_plan = outcome.plan
+        self._look_after_turns(event)
         self._telemetry.took(event, outcome.plan, outcome.actions, outcome.ended)
         ended = outcome.ended
         self._index.took(event, ended, None if ended is None else self._journal.latest(ended.trainer))
@@ -122,6 +125,13 @@ class Runner:
         if outcome.ended is not None:
             self._launcher.forget(outcome.ended.trainer)
             self.ended(outcome.ended.trainer)
+
+    def _look_after_turns(self, event: Event) -> None:
+        """Have shares looked at after a while, if a user waits for its turn."""
+        self._turn_is_due &= not isinstance(event, TurnDue)
+        if self.state.ledger.has_turns and not self._turn_is_due:
+            self._turn_is_due = True
+            self._mailbox.emit(TurnDue(time=event.time + TURN_S))
 
     async def aside(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run what takes long in the engine's thread; before `run`, when the engine has nothing to do."""

@@ -11,7 +11,7 @@ from bftrainer.engine.gpus import plan as gpu_plan
 from bftrainer.engine.gpus.plan import bounded
 from bftrainer.engine.node_info import NodeGroups
 from bftrainer.engine.question import by_user, caps_of, problem_of
-from bftrainer.engine.queueing.fair_shares import Ledger, claim_to_more, entered, shares_of
+from bftrainer.engine.queueing.fair_shares import claim_to_more, entered, shares_of
 from bftrainer.engine.queueing.places import dealt
 from bftrainer.engine.queueing.queue import rank
 from bftrainer.engine.state import Solve, State
@@ -33,7 +33,7 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
     """
     asked = candidates(state)
     if not asked:
-        return None, replace(_allocated(state, {}), ledger=Ledger())
+        return None, _entered(_allocated(state, {}), {}, now)
     question, groups = problem_of(state, asked, now)
     planned = gpu_plan.planned if state.settings.share is Share.GPU else _planned
     plan, target = planned(state, asked, question, groups, solve)

@@ -29,6 +29,7 @@ from bftrainer.model.events import (
     TrainerCancelled,
     TrainerEnded,
     TrainerSubmitted,
+    TurnDue,
     UsersBarred,
     WorkerLost,
     WorkersReady,
@@ -203,6 +204,11 @@ def _(event: Resume, state: State) -> Draft:
 def _(event: PolicyChanged, state: State) -> Draft:
     """Trainers that hold nodes may go on, even above a new limit; waiting ones move up to it."""
     return Draft(state=with_places(state), decide=True)
+
+
+@take.register
+def _(event: TurnDue, state: State) -> Draft:
+    return Draft(state=state, decide=state.ledger.has_turns)
 
 
 @take.register

@@ -203,6 +203,14 @@ class PolicyChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnDue:
+    """Some user has waited for its turn for a while, and other events may be rare: plan anew."""
+
+    priority: ClassVar[int] = 8
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeadroomChanged:
     """This share of what is idle or ours is left to main jobs now, as the promise to them is at risk, or was
     not for long. It is told for people: what follows comes as nodes that leave and join."""
@@ -251,6 +259,7 @@ Event = (
     | GpusChanged
     | UsersBarred
     | PolicyChanged
+    | TurnDue
     | HeadroomChanged
     | StudyForecast
     | PollFailed

@@ -40,10 +40,10 @@ class Acts:
 
 
 class FedDaemon:
-    """The daemon, its store, and `acts` in its launcher's place."""
+    """The daemon with `given` settings, its store, and `acts` in its launcher's place."""
 
-    def __init__(self, folder: Path) -> None:
-        self.own = settings_in(folder)
+    def __init__(self, folder: Path, **given: object) -> None:
+        self.own = settings_in(folder, **given)
         self.store = SqlStore(self.own.database)
         self.daemon = Daemon(self.own, NoNodes(), self.store, WallClock())  # type: ignore[arg-type]
         self.runner, self.acts = self.daemon.runner, Acts()

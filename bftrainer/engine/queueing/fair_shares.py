@@ -21,7 +21,11 @@ STAYS_S = 30.0
 """A user that holds nodes beyond its share keeps them for so long, as a change of hands costs a rescale."""
 MOST_OWED_S = 3600.0
 """No user is owed its share, or owes what it holds, for longer than this: it may have been unable to use
-that."""
+that. What a user owes that wants no nodes fades with this time."""
+LEAST_OWED = 1.0
+"""Less is forgotten (node-seconds)."""
+TURN_S = 600.0
+"""Shares are looked at so often at least where a user waits for its turn: each turn costs a start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +44,20 @@ class Ledger:
     held: Mapping[str, int] = field(default_factory=dict)
     owed: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def has_turns(self) -> bool:
+        """Whether a user that is entitled to nodes has none, as others have them: it waits for its turn."""
+        some = {user for user, share in self.shares.items() if share > 0}
+        return len(some) > 1 and any(not self.held.get(user) for user in some)
+
     def owed_at(self, now: float) -> dict[str, float]:
-        """User -> node-seconds that it has had too few; of those that wanted nodes last."""
-        return {user: self._owed(user, share, now - self.at) for user, share in self.shares.items()}
+        """User -> node-seconds that it has had too few. Of those that wanted none last, only what they owe:
+        else whoever ends its trainers and submits new ones would have the first turn again and again."""
+        fades = math.exp(-max(0.0, now - self.at) / MOST_OWED_S)
+        gone = {user: fades * before for user, before in self.owed.items() if user not in self.shares}
+        return {user: debt for user, debt in gone.items() if debt < -LEAST_OWED} | {
+            user: self._owed(user, share, now - self.at) for user, share in self.shares.items()
+        }
 
     def _owed(self, user: str, share: float, seconds: float) -> float:
         held, before = self.held.get(user, 0), self.owed.get(user, 0.0)
@@ -125,7 +140,7 @@ def claim_to_more(user: str, trainers: Sequence[Trainer], ledger: Ledger) -> flo
 
 
 def entered(ledger: Ledger, shares: Mapping[str, float], trainers: Iterable[Trainer], now: float) -> Ledger:
-    """The ledger after nodes have been shared out to `trainers`. Users that want none are forgotten."""
+    """The ledger after nodes have been shared out to `trainers`."""
     held = dict.fromkeys(shares, 0)
     for trainer in trainers:
         if trainer.spec.user in held:

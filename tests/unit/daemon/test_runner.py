@@ -11,7 +11,7 @@ import pytest
 
 from bftrainer.daemon import runner as runner_
 from bftrainer.model.actions import StartWorker
-from bftrainer.model.events import NodesChanged, TrainerCancelled
+from bftrainer.model.events import NodesChanged, TrainerCancelled, TrainerSubmitted, TurnDue
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Plan, Problem
 from bftrainer.model.trainer import Observations, Observed, Trainer, TrainerSpec
@@ -81,6 +81,30 @@ def test_without_any_plan_nodes_are_given_back_and_the_daemon_says_so(
         monkeypatch.undo()
         await stage.take(joined("c"))
         assert stage.runner.state.active[id_].nodes == {"b", "c"}
+        stage.close()
+
+    run(story)
+
+
+def test_shares_are_looked_at_after_a_while_where_a_user_waits_for_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_, "TURN_S", 0.0)
+
+    async def story() -> None:
+        stage = Stage(tmp_path, user_shares={"others": 1.0})
+        await stage.submit(SPEC)
+        await stage.take(joined("a", "b"))
+        assert not stage.daemon.mailbox.waiting(), "nobody waits for a turn"
+        await stage.daemon.journal.submit(replace(SPEC, user="bob", n_min=2), 1.0)
+        submitted = TrainerSubmitted(
+            time=time.time() - 1.0, trainer=2, spec=replace(SPEC, user="bob", n_min=2)
+        )
+        for _ in range(2):
+            await stage.runner.take(submitted)
+        assert [type(event) for event in stage.daemon.mailbox.waiting()] == [TurnDue]
+        await stage.runner.take(TurnDue(time=time.time() - 1.0))
+        assert [type(event) for event in stage.daemon.mailbox.waiting()] == [TurnDue], "and again"
         stage.close()
 
     run(story)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer.engine.queueing.fair_shares import divided
-from bftrainer.model.events import NodesChanged
+from bftrainer.engine.queueing.fair_shares import TURN_S, divided
+from bftrainer.model.events import NodesChanged, TurnDue
 from bftrainer.model.gpus import gpus_of, node_of
 from bftrainer.model.policy import EngineSettings, Share, ShareNodes
 from bftrainer.replay.loop import replay
@@ -95,6 +95,48 @@ def test_users_whose_shares_are_too_small_for_their_trainers_take_turns() -> Non
         world.end(9)
         assert held(world, 1, 2, 3) == 4
     assert seconds["ann"] / seconds.total() == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("away_s", [0.0, 5.0])
+def test_whoever_ends_its_trainers_and_submits_new_ones_has_no_more_than_its_share(away_s: float) -> None:
+    world = World(EngineSettings(max_parallel=None, user_shares={"others": 1.0}))
+    world.nodes(joined="abcd")
+    world.submit(1, user="bob", n_max=4)
+    seconds = Counter[str]()
+    for id_ in range(2, 102):
+        world.submit(id_, user="ann", n_min=4, n_max=4)
+        for spell_s, there in ((40.0, True), (away_s, False)):
+            seconds["ann"] += round(held(world, id_) * spell_s) if there else 0
+            seconds["bob"] += round(held(world, 1) * spell_s)
+            world.now += spell_s
+            if there:
+                world.end(id_)
+    assert seconds["bob"] / seconds.total() >= 0.45
+
+
+def test_what_was_owed_long_ago_counts_no_more() -> None:
+    world = World(EngineSettings(max_parallel=None, user_shares={"others": 1.0}))
+    world.nodes(joined="abcd")
+    world.submit(1, user="bob", n_max=4)
+    world.submit(2, user="ann", n_min=4, n_max=4)
+    world.now += 40.0
+    world.end(2)
+    assert world.state.ledger.owed["ann"] == pytest.approx(-80.0, abs=10.0)
+    world.now += 6 * 3600.0
+    world.nodes(joined="e")
+    assert "ann" not in world.state.ledger.owed
+
+
+def test_who_waits_for_its_turn_has_it_though_nothing_else_happens() -> None:
+    world = World(EngineSettings(max_parallel=None, user_shares={"others": 1.0}))
+    world.nodes(joined="abcd")
+    world.submit(1, user="bob", n_max=4)
+    assert not world.state.ledger.has_turns
+    world.submit(2, user="ann", n_min=4, n_max=4)
+    assert held(world, 1) == 0 and world.state.ledger.has_turns
+    world.now += TURN_S
+    world.take(TurnDue(time=0.0))
+    assert held(world, 1) == 4
 
 
 def test_whoever_has_just_lost_its_nodes_takes_none_from_a_user_that_holds_its_one() -> None:
