@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from statistics import median
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median, median_low
 
 from bftrainer.model.trainer import Cost, Observations, Observed, RescaleCosts
 
@@ -32,22 +32,29 @@ def costs(seen: Observations, given: RescaleCosts | None, assumed: RescaleCosts)
     )
 
 
-def typical_costs(seen: Iterable[Iterable[Observations]], assumed: RescaleCosts) -> RescaleCosts:
-    """What rescaling typically costs: the median over users of the median over their trainers, as far as it
-    was measured. `seen` has the trainers' observations of one user after the other.
+def typical_costs(
+    seen: Mapping[str, Sequence[Observations]], assumed: RescaleCosts
+) -> dict[str, RescaleCosts]:
+    """User -> what rescaling typically costs its trainers: the median over those of which it was measured.
 
-    `assumed` costs where it was measured of none.
+    `seen` has the observations of each user's trainers. Where nothing was measured of a user, the lower
+    median over the others and what is `assumed` counts: what one of them tells may be made up, and a cost too
+    high would keep a new trainer from nodes, so that its own is never measured.
     """
-    found = [list(own) for own in seen]
 
-    def over_all(pick: Callable[[Observations], Observed], otherwise: float) -> float:
-        each = [[median(pick(one).recent) for one in own if pick(one).recent] for own in found]
-        return median([median(own) for own in each if own] or [otherwise])
+    def over_all(pick: Callable[[Observations], Observed], otherwise: float) -> dict[str, float]:
+        each = {
+            user: [median(pick(one).recent) for one in own if pick(one).recent] for user, own in seen.items()
+        }
+        known = {user: median(values) for user, values in each.items() if values}
+        return dict.fromkeys(seen, median_low([otherwise, *known.values()])) | known
 
-    return RescaleCosts(
-        up=Cost(
-            stall_s=over_all(lambda each: each.up_stall_s, assumed.up.stall_s),
-            init_s=over_all(lambda each: each.up_init_s, assumed.up.init_s),
-        ),
-        down=Cost(stall_s=over_all(lambda each: each.down_stall_s, assumed.down.stall_s)),
-    )
+    up_stall_s = over_all(lambda each: each.up_stall_s, assumed.up.stall_s)
+    up_init_s = over_all(lambda each: each.up_init_s, assumed.up.init_s)
+    down_stall_s = over_all(lambda each: each.down_stall_s, assumed.down.stall_s)
+    return {
+        user: RescaleCosts(
+            up=Cost(stall_s=up_stall_s[user], init_s=up_init_s[user]), down=Cost(stall_s=down_stall_s[user])
+        )
+        for user in seen
+    }

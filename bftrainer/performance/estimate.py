@@ -271,8 +271,8 @@ def _pauses_of(trainers: tuple[Trainer, ...], programs: SharedObservations) -> t
     by_user: dict[str, list[Observations]] = {}
     for t in trainers:
         by_user.setdefault(t.spec.user, []).append(t.observed)
-    typical = costs.typical_costs(by_user.values(), ASSUMED_COSTS)
-    return tuple(_costs_of_one(t, programs, typical) for t in trainers)
+    typical = costs.typical_costs(by_user, ASSUMED_COSTS)
+    return tuple(_costs_of_one(t, programs, typical[t.spec.user]) for t in trainers)
 
 
 def _costs_of_one(t: Trainer, programs: SharedObservations, typical: RescaleCosts) -> RescaleCosts:
