@@ -18,10 +18,10 @@ from bftrainer.daemon.storage.journal import StoreJournal
 from bftrainer.daemon.storage.writes import StoredDecision
 from bftrainer.daemon.systemd import Pulse
 from bftrainer.engine.contain import Contained, contained
-from bftrainer.engine.queueing.fair_shares import TURN_S
+from bftrainer.engine.decide import due
 from bftrainer.engine.state import State
 from bftrainer.model.actions import Action
-from bftrainer.model.events import Event, PriorityChanged, TrainerEnded, TurnDue
+from bftrainer.model.events import Event, PlanDue, PriorityChanged, TrainerEnded
 from bftrainer.model.problem import Plan, Problem
 from bftrainer.model.text import shown
 from bftrainer.model.trainer import Points, Trainer, TrainerStatus
@@ -67,7 +67,7 @@ class Runner:
         self.ended: Callable[[int], None] = lambda trainer: None
         """Called with each trainer that the engine has ended."""
         self._engine = ThreadPoolExecutor(1, thread_name_prefix="engine")
-        self._turn_is_due = False  # an event is under way that has shares looked at
+        self._due: float | None = None  # when a `PlanDue` comes that is under way
 
     def trainers(self) -> tuple[Trainer, ...]:
         """The trainers that may hold nodes, as the last decision left them."""
@@ -104,7 +104,7 @@ class Runner:
         self.state = outcome.state
         if outcome.plan is not None:
             self.last_plan = outcome.plan
-        self._look_after_turns(event)
+        self._expect_plan(event)
         self._telemetry.took(event, outcome.plan, outcome.actions, outcome.ended)
         ended = outcome.ended
         self._index.took(event, ended, None if ended is None else self._journal.latest(ended.trainer))
@@ -126,12 +126,14 @@ class Runner:
             self._launcher.forget(outcome.ended.trainer)
             self.ended(outcome.ended.trainer)
 
-    def _look_after_turns(self, event: Event) -> None:
-        """Have shares looked at after a while, if a user waits for its turn."""
-        self._turn_is_due &= not isinstance(event, TurnDue)
-        if self.state.ledger.has_turns and not self._turn_is_due:
-            self._turn_is_due = True
-            self._mailbox.emit(TurnDue(time=event.time + TURN_S))
+    def _expect_plan(self, event: Event) -> None:
+        """See to it that there is a plan when one is due, though nothing may happen until then."""
+        if isinstance(event, PlanDue):
+            self._due = None
+        moment = due(self.state, event.time)
+        if moment is not None and (self._due is None or moment < self._due):
+            self._due = moment
+            self._mailbox.emit(PlanDue(time=moment))
 
     async def aside(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run what takes long in the engine's thread; before `run`, when the engine has nothing to do."""

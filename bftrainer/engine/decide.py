@@ -11,7 +11,7 @@ from bftrainer.engine.gpus import plan as gpu_plan
 from bftrainer.engine.gpus.plan import bounded
 from bftrainer.engine.node_info import NodeGroups
 from bftrainer.engine.question import by_user, caps_of, problem_of
-from bftrainer.engine.queueing.fair_shares import claim_to_more, entered, shares_of
+from bftrainer.engine.queueing.fair_shares import STEADY, TURN_S, claim_to_more, entered, shares_of
 from bftrainer.engine.queueing.places import dealt
 from bftrainer.engine.queueing.queue import rank
 from bftrainer.engine.state import Solve, State
@@ -19,7 +19,7 @@ from bftrainer.engine.take import without
 from bftrainer.model.policy import Share
 from bftrainer.model.problem import Allocation, Plan, Problem
 from bftrainer.model.trainer import Scalability, Trainer
-from bftrainer.performance.estimate import Estimates, SharedObservations, estimates_of
+from bftrainer.performance.estimate import Estimates, SharedObservations, costs_of, estimates_of
 
 NONE: frozenset[str] = frozenset()
 MOST_RAISED = 2
@@ -50,7 +50,30 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
         counts={id_: n for id_, n in plan.counts.items() if id_ in state.active},
         allocation={id_: nodes for id_, nodes in target.items() if id_ in state.active},
     )
-    return plan, _entered(_allocated(state, target), own, now)
+    after = _allocated(state, target)
+    if len(own) > 1 and state.settings.user_shares:
+        after = _steadied(state, after, asked, now)
+    return plan, _entered(after, own, now)
+
+
+def _steadied(before: State, after: State, asked: tuple[Trainer, ...], now: float) -> State:
+    """The state in which trainers that give some of their nodes to others do not grow for a while."""
+    left = {t.id: t.nodes for t in after.active.values() if t.nodes}
+    shrunk = {t.id for t in asked if t.id in left and left[t.id] < t.nodes}
+    if not shrunk:
+        return after
+    active = dict(after.active)
+    for t, costs in zip(asked, costs_of(asked, before.programs), strict=True):
+        if t.id in shrunk:
+            until = now + STEADY * (costs.up.stall_s + costs.down.stall_s)
+            active[t.id] = replace(active[t.id], steady_until=until)
+    return replace(after, active=active)
+
+
+def due(state: State, now: float) -> float | None:
+    """When to plan anew though nothing happens; None: there is no reason to."""
+    moments = [t.steady_until for t in state.active.values() if t.nodes and t.steady_until > now]
+    return min(moments + [now + TURN_S] * state.ledger.has_turns, default=None)
 
 
 def _wants_more(

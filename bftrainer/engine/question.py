@@ -75,6 +75,8 @@ def _candidate(
 ) -> Candidate:
     settings, points = state.settings, estimates[None].points
     n_min, n_max = limits(t, estimates, state.programs, settings.profile_sizes, now)
+    if t.nodes and now < t.steady_until:
+        n_max = max(n_min, len(t.nodes))
     small: tuple[str, ...] = ()
     if short := state.gpus.too_few(t.spec, state.pool - t.nodes):  # others have enough GPUs
         fit = _by_class(groups or ((NodeGroup(size=0), state.pool),), short)

@@ -20,6 +20,7 @@ from bftrainer.model.events import (
     MachineChanged,
     Measured,
     NodesChanged,
+    PlanDue,
     PolicyChanged,
     PollFailed,
     PriorityChanged,
@@ -29,7 +30,6 @@ from bftrainer.model.events import (
     TrainerCancelled,
     TrainerEnded,
     TrainerSubmitted,
-    TurnDue,
     UsersBarred,
     WorkerLost,
     WorkersReady,
@@ -207,8 +207,8 @@ def _(event: PolicyChanged, state: State) -> Draft:
 
 
 @take.register
-def _(event: TurnDue, state: State) -> Draft:
-    return Draft(state=state, decide=state.ledger.has_turns)
+def _(event: PlanDue, state: State) -> Draft:
+    return Draft(state=state, decide=True)
 
 
 @take.register

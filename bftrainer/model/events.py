@@ -203,8 +203,9 @@ class PolicyChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnDue:
-    """Some user has waited for its turn for a while, and other events may be rare: plan anew."""
+class PlanDue:
+    """It is time to plan anew though nothing has happened: a user may have its turn, or a trainer that gave
+    nodes to another user may grow again."""
 
     priority: ClassVar[int] = 8
     time: float
@@ -259,7 +260,7 @@ Event = (
     | GpusChanged
     | UsersBarred
     | PolicyChanged
-    | TurnDue
+    | PlanDue
     | HeadroomChanged
     | StudyForecast
     | PollFailed

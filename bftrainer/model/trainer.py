@@ -150,6 +150,7 @@ class Trainer:
         progress: The most samples at any failure. A failure after more samples starts the count anew.
         changed_at: When its members last changed.
         fruitless: Memberships in a row that did not last for the spec's `checkpoint_interval_s`.
+        steady_until: Until when it does not grow, as it has just given nodes to another user's trainers.
         late: A worker was killed for keeping its node without doing what it should, and no membership was
             published since.
     """
@@ -170,6 +171,7 @@ class Trainer:
     progress: float = 0.0
     changed_at: float = 0.0
     fruitless: int = 0
+    steady_until: float = 0.0
     late: bool = False
 
     @property

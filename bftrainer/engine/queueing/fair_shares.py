@@ -26,6 +26,9 @@ LEAST_OWED = 1.0
 """Less is forgotten (node-seconds)."""
 TURN_S = 600.0
 """Shares are looked at so often at least where a user waits for its turn: each turn costs a start."""
+STEADY = 5.0
+"""A trainer that gives nodes to another user's does not grow again for so many times what both rescales cost:
+users that come and go all the time leave it most of its time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,12 +143,17 @@ def claim_to_more(user: str, trainers: Sequence[Trainer], ledger: Ledger) -> flo
 
 
 def entered(ledger: Ledger, shares: Mapping[str, float], trainers: Iterable[Trainer], now: float) -> Ledger:
-    """The ledger after nodes have been shared out to `trainers`."""
+    """The ledger after nodes have been shared out to `trainers`. A user that wants none any more, and held
+    more than its share, owes what the change of hands costs."""
+    owed = ledger.owed_at(now)
+    for user in ledger.shares.keys() - shares.keys():
+        if ledger.held.get(user, 0) > ledger.shares[user] + EXACT:
+            owed[user] -= STAYS_S * ledger.held[user]
     held = dict.fromkeys(shares, 0)
     for trainer in trainers:
         if trainer.spec.user in held:
             held[trainer.spec.user] += len(trainer.nodes)
-    return Ledger(at=now, shares=shares, held=held, owed=ledger.owed_at(now))
+    return Ledger(at=now, shares=shares, held=held, owed=owed)
 
 
 def divided(pool: float, demand: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from bftrainer.daemon import runner as runner_
+from bftrainer.engine import decide
 from bftrainer.model.actions import StartWorker
-from bftrainer.model.events import NodesChanged, TrainerCancelled, TrainerSubmitted, TurnDue
+from bftrainer.model.events import NodesChanged, PlanDue, TrainerCancelled, TrainerSubmitted
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Plan, Problem
 from bftrainer.model.trainer import Observations, Observed, Trainer, TrainerSpec
@@ -89,7 +90,7 @@ def test_without_any_plan_nodes_are_given_back_and_the_daemon_says_so(
 def test_shares_are_looked_at_after_a_while_where_a_user_waits_for_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner_, "TURN_S", 0.0)
+    monkeypatch.setattr(decide, "TURN_S", 0.0)
 
     async def story() -> None:
         stage = Stage(tmp_path, user_shares={"others": 1.0})
@@ -102,9 +103,9 @@ def test_shares_are_looked_at_after_a_while_where_a_user_waits_for_its_turn(
         )
         for _ in range(2):
             await stage.runner.take(submitted)
-        assert [type(event) for event in stage.daemon.mailbox.waiting()] == [TurnDue]
-        await stage.runner.take(TurnDue(time=time.time() - 1.0))
-        assert [type(event) for event in stage.daemon.mailbox.waiting()] == [TurnDue], "and again"
+        assert [type(event) for event in stage.daemon.mailbox.waiting()] == [PlanDue]
+        await stage.runner.take(PlanDue(time=time.time() - 1.0))
+        assert [type(event) for event in stage.daemon.mailbox.waiting()] == [PlanDue], "and again"
         stage.close()
 
     run(story)

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer.engine.queueing.fair_shares import TURN_S, divided
-from bftrainer.model.events import NodesChanged, TurnDue
+from bftrainer.engine.decide import due
+from bftrainer.engine.queueing.fair_shares import STEADY, TURN_S, divided
+from bftrainer.model.events import NodesChanged, PlanDue
 from bftrainer.model.gpus import gpus_of, node_of
 from bftrainer.model.policy import EngineSettings, Share, ShareNodes
+from bftrainer.model.trainer import Cost, RescaleCosts
 from bftrainer.replay.loop import replay
 from bftrainer.replay.workload import Submission
 from tests.support.engine_world import World
@@ -114,6 +116,39 @@ def test_whoever_ends_its_trainers_and_submits_new_ones_has_no_more_than_its_sha
     assert seconds["bob"] / seconds.total() >= 0.45
 
 
+def test_a_trainer_does_not_shrink_and_grow_each_time_another_user_comes_and_goes() -> None:
+    """Each change may cost it a restart: users that come and go all the time would leave it no time to
+    train."""
+    world = World(EngineSettings(max_parallel=None, user_shares={"others": 1.0}))
+    world.nodes(joined="abcd")
+    costly = RescaleCosts(up=Cost(stall_s=12.0), down=Cost(stall_s=8.0))
+    world.submit(1, user="bob", n_max=4, costs=costly)
+    world.ready(1, world.held(1))
+    for id_ in range(2, 6):
+        world.submit(id_, user="ann", n_min=2, n_max=4)
+        assert len(world.held(id_)) == 2
+        world.end(id_)
+        assert held(world, 1) == 2, "it was made to shrink a moment ago"
+    moment = due(world.state, world.now)
+    assert moment is not None and moment == pytest.approx(STEADY * 20.0, abs=10.0)
+    world.now = moment
+    world.take(PlanDue(time=0.0))
+    assert held(world, 1) == 4
+    assert due(world.state, world.now) is None
+
+
+def test_a_trainer_that_was_not_made_to_shrink_lately_grows_at_once() -> None:
+    world = World(EngineSettings(max_parallel=None, user_shares={"others": 1.0}))
+    world.nodes(joined="abcd")
+    costly = RescaleCosts(up=Cost(stall_s=12.0), down=Cost(stall_s=8.0))
+    world.submit(1, user="bob", n_max=4, costs=costly)
+    world.ready(1, world.held(1))
+    world.submit(2, user="ann", n_min=2, n_max=4)
+    world.now += 600.0
+    world.end(2)
+    assert held(world, 1) == 4
+
+
 def test_what_was_owed_long_ago_counts_no_more() -> None:
     world = World(EngineSettings(max_parallel=None, user_shares={"others": 1.0}))
     world.nodes(joined="abcd")
@@ -121,7 +156,7 @@ def test_what_was_owed_long_ago_counts_no_more() -> None:
     world.submit(2, user="ann", n_min=4, n_max=4)
     world.now += 40.0
     world.end(2)
-    assert world.state.ledger.owed["ann"] == pytest.approx(-80.0, abs=10.0)
+    assert world.state.ledger.owed["ann"] == pytest.approx(-200.0, abs=10.0)
     world.now += 6 * 3600.0
     world.nodes(joined="e")
     assert "ann" not in world.state.ledger.owed
@@ -135,7 +170,7 @@ def test_who_waits_for_its_turn_has_it_though_nothing_else_happens() -> None:
     world.submit(2, user="ann", n_min=4, n_max=4)
     assert held(world, 1) == 0 and world.state.ledger.has_turns
     world.now += TURN_S
-    world.take(TurnDue(time=0.0))
+    world.take(PlanDue(time=0.0))
     assert held(world, 1) == 4
 
 
