@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bftrainer.model.machine import NodeInfo
 from bftrainer.model.trainer import Cost, TrainerSpec, TrainerStatus
@@ -265,3 +265,12 @@ Event = (
     | StudyForecast
     | PollFailed
 )
+
+BY_USER: Mapping[str, tuple[str, ...]] = {"GpusChanged": ("told",), "UsersBarred": ("users", "nodes")}
+"""Kind of event -> those of its fields that have a part for each user."""
+
+
+def told_to(user: str, kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an event as a user may see them: of those by user, its own part."""
+    parts = {name: data.get(name, {}) for name in BY_USER.get(kind, ())}
+    return {**data, **{name: {user: part[user]} if user in part else {} for name, part in parts.items()}}

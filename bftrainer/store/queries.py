@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from bftrainer.model.events import told_to
 from bftrainer.model.main_jobs import Affected, MainStart
 from bftrainer.model.reports import Row, TrainerSummary
 from bftrainer.model.trainer import TrainerStatus
@@ -111,6 +112,8 @@ def last_rows(
     query = sa.select(table).where(table.c.id.in_(ids)).order_by(table.c.id.desc()).limit(limit)
     found = [dict(row._mapping) for row in c.execute(query)][::-1]
     if what == "events":
+        if user is not None:
+            found = [row | {"data": told_to(user, row["kind"], row["data"])} for row in found]
         for some in chunks(found):
             _add_decisions(c, some, user)
     return found

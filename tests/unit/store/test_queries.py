@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import sqlalchemy as sa
 
 from bftrainer.errors import StoreError, UnstorableError
+from bftrainer.model import events
 from bftrainer.model.actions import StartWorker
 from bftrainer.model.events import NodesChanged, TrainerCancelled
 from bftrainer.store import database, queries, sql
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.store import PAUSE, PROGRESS, SPEC, end
+
+BY_NODE = {"NodesChanged.facts", "MachineChanged.nodes", "MachineChanged.gpus", "GpusChanged.nodes"}
+
+
+def test_it_is_known_of_each_table_in_an_event_whether_it_is_by_user() -> None:
+    """Events that are about no trainer are everybody's: what others have in them is not."""
+    own = [(kind, field) for kind in get_args(events.Event) for field in fields(kind)]
+    tables = {f"{kind.__name__}.{field.name}" for kind, field in own if "Mapping" in str(field.type)}
+    by_user = {f"{kind}.{name}" for kind, names in events.BY_USER.items() for name in names}
+    assert tables == BY_NODE | by_user
 
 
 @pytest.fixture
@@ -96,6 +108,20 @@ def test_events_of_a_trainer_do_not_bring_the_decisions_between_them(store: SqlS
     found = store.rows("events", 20, id_)
     assert [len(event["actions"]) for event in found] == [1, 1]
     assert read == [2], "only the actions of these two events are read"
+
+
+def test_of_an_event_a_user_is_told_its_own_part(store: SqlStore) -> None:
+    barred = events.UsersBarred(
+        time=4.0, users={"bob": "why", "alice": "why"}, nodes={"alice": frozenset({"n1"})}
+    )
+    counted = events.GpusChanged(time=5.0, nodes={"n1": 4}, told={"alice": {"n1": 2}})
+    for event in (barred, counted):
+        store.record(event, [], None, [], None, frozenset())
+    first, second = (row["data"] for row in store.rows("events", 10, user="bob"))
+    assert (first["users"], first["nodes"]) == ({"bob": "why"}, {})
+    assert (second["told"], second["nodes"]) == ({}, {"n1": 4})
+    first, second = (row["data"] for row in store.rows("events", 10))
+    assert (first["nodes"], second["told"]) == ({"alice": ["n1"]}, {"alice": {"n1": 2}})
 
 
 def test_what_a_user_ended_is_counted_apart(store: SqlStore) -> None:
