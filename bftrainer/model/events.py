@@ -271,6 +271,10 @@ BY_USER: Mapping[str, tuple[str, ...]] = {"GpusChanged": ("told",), "UsersBarred
 
 
 def told_to(user: str, kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an event as a user may see them: of those by user, its own part."""
+    """The fields of an event as a user may see them: of those by user its own part, and the reason unless it
+    is others' alone."""
     parts = {name: data.get(name, {}) for name in BY_USER.get(kind, ())}
-    return {**data, **{name: {user: part[user]} if user in part else {} for name, part in parts.items()}}
+    own: dict[str, Any] = {name: {user: part[user]} if user in part else {} for name, part in parts.items()}
+    if any(parts.values()) and not any(own.values()) and "reason" in data:
+        own["reason"] = ""
+    return {**data, **own}

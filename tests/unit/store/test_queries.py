@@ -114,12 +114,14 @@ def test_of_an_event_a_user_is_told_its_own_part(store: SqlStore) -> None:
     barred = events.UsersBarred(
         time=4.0, users={"bob": "why", "alice": "why"}, nodes={"alice": frozenset({"n1"})}
     )
-    counted = events.GpusChanged(time=5.0, nodes={"n1": 4}, told={"alice": {"n1": 2}})
+    counted = events.GpusChanged(time=5.0, nodes={"n1": 4}, told={"alice": {"n1": 2}}, reason="for alice")
     for event in (barred, counted):
         store.record(event, [], None, [], None, frozenset())
     first, second = (row["data"] for row in store.rows("events", 10, user="bob"))
     assert (first["users"], first["nodes"]) == ({"bob": "why"}, {})
-    assert (second["told"], second["nodes"]) == ({}, {"n1": 4})
+    assert (second["told"], second["nodes"], second["reason"]) == ({}, {"n1": 4}, "")
+    first, second = (row["data"] for row in store.rows("events", 10, user="alice"))
+    assert (first["users"], second["reason"]) == ({"alice": "why"}, "for alice")
     first, second = (row["data"] for row in store.rows("events", 10))
     assert (first["nodes"], second["told"]) == ({"alice": ["n1"]}, {"alice": {"n1": 2}})
 
