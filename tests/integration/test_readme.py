@@ -35,6 +35,23 @@ def test_the_script_in_the_readme_is_elastic() -> None:
         assert ended["metrics"]["accuracy"] == 0.5
 
 
+def test_the_scripts_in_the_tutorial_train_alike(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "tutorials" / "your-script.md").read_text(encoding="utf-8")
+    plain, train = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "plain.py").write_text(plain, encoding="utf-8")
+    environ = {**ENVIRON, "OMP_NUM_THREADS": "1"}
+    by_hand = [sys.executable, "plain.py"]
+    said = subprocess.check_output(by_hand, cwd=tmp_path, env=environ, timeout=LONG_S, text=True)
+    with running(always("n1", "n2")) as site:
+        script = site.root / "train.py"
+        script.write_text(train, encoding="utf-8")
+        site.submit("tutorial", str(script), n_max=2)
+        ended = site.until_ended("tutorial")
+        assert (ended["status"], ended["samples"]) == ("completed", 60_000), site.story()
+        assert len(list(site.trainers.glob("*/best.pt"))) == 1
+        assert abs(ended["metrics"]["accuracy"] - float(said.split()[-1])) < 0.03
+
+
 def test_the_specs_in_the_repository_learn() -> None:
     with running(always("n1", "n2", "n3", "n4")) as site:
         for path in sorted((ROOT / "trainers").glob("*.yaml")):
@@ -56,7 +73,7 @@ def _submit_shortened(site: Site, path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
+    "page", ["README.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
 )
 def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -66,7 +83,7 @@ def test_links_lead_somewhere(page: str) -> None:
 
 SHOWN = "\n".join(
     page.read_text(encoding="utf-8")
-    for page in [ROOT / "README.md", ROOT / "Makefile", *(ROOT / "docs").glob("*.md")]
+    for page in [ROOT / "README.md", ROOT / "Makefile", *(ROOT / "docs").rglob("*.md")]
 )
 COMMANDS = sorted(set(re.findall(r"python (benchmarks/[\w/]+\.py)", SHOWN)))
 MODULES = sorted(set(re.findall(r"python -m (tests\.[\w.]+)", SHOWN)))
