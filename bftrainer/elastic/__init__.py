@@ -15,12 +15,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from bftrainer.elastic.attach.job import Job, attach
-from bftrainer.elastic.train.policy import FixedGlobal, FixedPerNode
+from bftrainer.elastic.train.policy import Adaptive, FixedGlobal, FixedPerNode
 
 if TYPE_CHECKING:
     from bftrainer.elastic.loop.run import Run
 
-__all__ = ["FixedGlobal", "FixedPerNode", "Job", "Run", "attach"]
+__all__ = ["Adaptive", "FixedGlobal", "FixedPerNode", "Job", "Run", "attach"]
 
 
 def __getattr__(name: str) -> Any:

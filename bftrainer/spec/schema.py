@@ -28,6 +28,8 @@ MAX_CLASSES = 64
 """Classes of nodes with a curve of their own."""
 MOST = 1e6
 """The highest weight and priority; a site may allow its users less."""
+MOST_SAMPLES = 2**24
+"""The largest batch that adapts, as in `elastic.Adaptive`."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _SET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -110,19 +112,43 @@ class _Checkpoint(Strict):
 
 
 class _Batch(Strict):
-    """A fixed global batch, or a fixed batch per node and how the learning rate follows the nodes."""
+    """A fixed global batch; a fixed batch per node and how the learning rate follows the nodes; or one that
+    adapts, from `initial` to `max`."""
 
     total: Annotated[Whole, Field(ge=1, le=10**9)] | None = Field(None, alias="global")
     per_node: Annotated[Whole, Field(ge=1, le=10**9)] | None = None
-    lr: Literal["none", "linear", "sqrt"] | None = None
+    initial: Annotated[Whole, Field(ge=1, le=MOST_SAMPLES)] | None = None
+    most: Annotated[Whole, Field(ge=1, le=MOST_SAMPLES)] | None = Field(None, alias="max")
+    max_per_worker: Annotated[Whole, Field(ge=1, le=MOST_SAMPLES)] | None = None
+    lr: Literal["none", "linear", "sqrt", "adascale"] | None = None
     warmup_steps: Annotated[Whole, Field(ge=0, le=10**9)] | None = None
 
     @model_validator(mode="after")
     def _one_of_two(self) -> _Batch:
-        if (self.total is None) is (self.per_node is None):
-            raise ValueError("a batch is either global or per_node; give one of them")
+        if sum(kind is not None for kind in (self.total, self.per_node, self.initial)) != 1:
+            raise ValueError(
+                "a batch is either global, or per_node, or adapts from initial to max; give one of them"
+            )
+        if self.initial is not None:
+            return self._adapts()
+        if self.most is not None or self.max_per_worker is not None:
+            raise ValueError("max and max_per_worker bound a batch that adapts; give initial with them")
+        if self.lr == "adascale":
+            raise ValueError("lr: adascale is for a batch that adapts; give none, linear or sqrt")
         if self.total is not None and (self.lr is not None or self.warmup_steps is not None):
             raise ValueError("with a global batch the learning rate stays; leave lr and warmup_steps out")
+        return self
+
+    def _adapts(self) -> _Batch:
+        if self.most is None or self.most < (self.initial or 0):
+            raise ValueError(
+                f"a batch adapts from initial to max, and max is {self.most or 'missing'}; give initial, "
+                f"{self.initial}, or more"
+            )
+        if self.lr == "none" or self.warmup_steps is not None:
+            raise ValueError(
+                "with a batch that adapts, lr is adascale, linear or sqrt, and there are no warmup_steps"
+            )
         return self
 
     def items(self) -> tuple[tuple[str, int | str], ...]:

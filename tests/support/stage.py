@@ -1,7 +1,8 @@
 """Plays daemon and agents for workers of `bftrainer.elastic`: publishes memberships and relays messages.
 
 Workers are forked from one process that has imported PyTorch already, so that a test takes no time to
-start them. A script is a function of stage_scripts.py or stage_parts.py, called with a folder of its own.
+start them. A script is a function of stage_scripts.py, stage_parts.py or stage_adaptive.py,
+called with a folder of its own.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class Stage:
 
 
 def _work(theirs: socket.socket, orders: dict[str, Any], script: str, folder: str) -> None:
-    from tests.support import stage_parts, stage_scripts
+    from tests.support import stage_adaptive, stage_parts, stage_scripts
 
     with Path(folder, f"{orders['node']}-{os.getpid()}.log").open("w") as log:
         os.dup2(log.fileno(), 1)
@@ -132,7 +133,7 @@ def _work(theirs: socket.socket, orders: dict[str, Any], script: str, folder: st
     faulthandler.dump_traceback_later(100)
     multiprocessing.set_start_method("fork", force=True)  # as in a process that was started by an agent
     os.environ["BFTRAINER_WORKER"] = json.dumps({"fd": theirs.detach(), **orders})
-    here = stage_scripts if hasattr(stage_scripts, script) else stage_parts
+    here = next(m for m in (stage_scripts, stage_parts, stage_adaptive) if hasattr(m, script))
     getattr(here, script)(Path(folder))
 
 

@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "schedulers": {"errors", "files", "model", "ports", "settings", "threads", "traces"},
     "launch": {"errors", "files", "model", "ports", "wire"},
     "agent": {"errors", "files", "model", "threads", "wire"},
-    "elastic": set(),
+    "elastic": {"errors", "performance"},
     "state_dir": {"errors", "files"},
     "store": {"errors", "model"},
     "settings": {"errors", "yaml_files", "model", "allocate"},

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.data import DataLoader
 
 from bftrainer.elastic.checks.of_run import CheckedRun, observers_of
 from bftrainer.elastic.loop.member_group import peers_of
@@ -25,7 +26,7 @@ from bftrainer.elastic.train.batches import Batches
 from bftrainer.elastic.train.buffers import KeptBuffers
 from bftrainer.elastic.train.modes import PART as MODES
 from bftrainer.elastic.train.modes import Modes, least_of
-from bftrainer.elastic.train.policy import Policy
+from bftrainer.elastic.train.policy import Adaptive, Policy, StepSize
 from bftrainer.elastic.train.schedule import Every, Schedule
 from bftrainer.elastic.train.stopped import PART as STOPPED
 from bftrainer.elastic.train.stopped import Stopped
@@ -34,6 +35,9 @@ from bftrainer.elastic.train.trainable import PART as TRAINABLE
 from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import Trained, trained
 from bftrainer.elastic.train.update import Update
+
+if TYPE_CHECKING:  # it needs SciPy, which takes long to import, and only batches that adapt need it
+    from bftrainer.elastic.adaptive.adapting import Adapting
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,17 @@ class Samples:
     epochs: int | None
     seed: int
     least_per_worker: int | None
+
+    @property
+    def at_once(self) -> int | None:
+        """The most that a node computes at once, as far as it is said beside the data."""
+        if (
+            self.batch_size is None
+            and isinstance(self.policy, Adaptive)
+            and not isinstance(self.data, DataLoader)
+        ):
+            return self.policy.max_per_worker
+        return self.batch_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +111,7 @@ class RunParts:
     state: TrainingState
     peers: SingleProcess
     observers: Observers
+    adapting: Adapting | None
     passes: int | None
     seed: int
 
@@ -109,27 +125,25 @@ def assembled(
         ValueError, TypeError: a combination that cannot work, with what to give instead.
     """
     orders = Orders.from_environment()
-    number, budget = (orders.trainer, orders.samples) if orders else (0, None)
-    source = opened(samples.data, samples.batch_size, samples.collate, samples.seed)
-    in_spec = orders.batch if orders else {}
-    policy = policies.chosen(samples.policy, source.batch_size, samples.accumulate, in_spec)
+    number, budget, spec = (orders.trainer, orders.samples, orders.batch) if orders else (0, None, {})
+    source = opened(samples.data, samples.at_once, samples.collate, samples.seed)
+    policy = policies.chosen(samples.policy, source.batch_size, samples.accumulate, spec)
     what = trained(objects.model, objects.optimizer, objects.scheduler)
     schedule = Schedule(what.schedulers, how.scheduler_every)
-    stepped, update = Stepped(), Update(what, schedule, objects.scaler, how.clip_norm, policy)
+    adapting, step_size, at_once = _adapting(policy, what, source.batch_size, objects.scaler)
+    stepped, update = Stepped(), Update(what, schedule, objects.scaler, how.clip_norm, step_size)
     freezing, modes = Trainable(what.models, number), Modes(what.models, number)
     stopped = Stopped(samples.epochs, budget)
-    least = least_of(what.models, samples.least_per_worker, source.batch_size)
-    state = {**own_parts.plain_only(what.parts()), "pace": update.pace, **own_parts.checked(objects.parts)}
-    state |= {"scaler": objects.scaler} if objects.scaler else {}
-    state |= {STEPPED: stepped} if what.is_several else {}
+    least = least_of(what.models, samples.least_per_worker, at_once)
+    state = own_state(objects, what, stepped) | {"pace": update.pace}
     state |= {UNSAVED: UnsavedBuffers(state), MODES: modes, STOPPED: stopped}
     state |= {TRAINABLE: freezing} if how.ddp is False else {}
-    observers = Observers(observers_of(checked_run(orders, what, policy, samples, how, agreed, least)))
+    checks = observers_of(checked_run(orders, what, policy, samples, how, agreed, least))
+    observers = Observers([*checks, *([adapting.measured] if adapting else [])])
     training = TrainingState({**state, **observers.parts()})
     averaging = averagings.chosen(what, how.ddp, how.average, freezing)
-    count = passes(samples.epochs, orders)
-    cuts = {"budget": budget, "stand_in": averaging.needs_batch, "least": least}
-    batches = batches_of(source, policy, epochs=count, **cuts)
+    count, cuts = passes(samples.epochs, orders), {"budget": budget, "least": least}
+    batches = batches_of(source, step_size, epochs=count, stand_in=averaging.needs_batch, **cuts)
     peers = peers_of(
         orders,
         training,
@@ -140,6 +154,8 @@ def assembled(
         stopped=stopped,
         of=batches.samples,
     )
+    if adapting:
+        adapting.connect(update, batches, averaging, peers, least)
     schedule.compare(batches.epochs, *map(batches.steps, orders.ranks if orders else (1, 1)))
     return RunParts(
         orders=orders,
@@ -154,9 +170,33 @@ def assembled(
         state=training,
         peers=peers,
         observers=observers,
+        adapting=adapting,
         passes=count,
         seed=samples.seed,
     )
+
+
+def own_state(objects: Objects, what: Trained, stepped: Stepped) -> dict[str, Any]:
+    """The parts of the training state that are the script's, and how far several optimisers are, by name.
+
+    Raises:
+        TypeError, ValueError: one that cannot be kept, with what to do instead.
+    """
+    state = {**own_parts.plain_only(what.parts()), **own_parts.checked(objects.parts)}
+    state |= {"scaler": objects.scaler} if objects.scaler else {}
+    return state | ({STEPPED: stepped} if what.is_several else {})
+
+
+def _adapting(
+    policy: Policy, what: Trained, batch_size: int, scaler: torch.amp.GradScaler | None
+) -> tuple[Adapting | None, StepSize, int]:
+    """What adapts the batch where the policy says so; the step's size; and what a node computes at once."""
+    if not isinstance(policy, Adaptive):
+        return None, policy, batch_size
+    from bftrainer.elastic.adaptive.adapting import Adapting  # noqa: PLC0415  see above
+
+    adapting = Adapting(policy, what, batch_size, scaler)
+    return adapting, adapting.live, adapting.live.most_at_once
 
 
 def checked_run(
@@ -171,6 +211,7 @@ def checked_run(
     """What observers know of a run."""
     settings: dict[str, object]
     settings = {"epochs": samples.epochs, "seed": samples.seed, "scheduler_every": how.scheduler_every}
+    settings |= policy.limits if isinstance(policy, Adaptive) else {}
     settings |= {"clip_norm": how.clip_norm} | ({"least_per_worker": least} if least > 1 else {})
     return CheckedRun(
         orders=orders,

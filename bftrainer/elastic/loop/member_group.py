@@ -79,7 +79,8 @@ class MemberGroup(SingleProcess):
         return self._hand_over.working
 
     @property
-    def _nodes(self) -> int:  # the daemon counts these
+    def nodes(self) -> int:
+        """As `SingleProcess.nodes`: the daemon counts these."""
         return self._membership.nodes(self.working)
 
     @property
@@ -133,7 +134,7 @@ class MemberGroup(SingleProcess):
             startup_times.arrived(self._state.position.step)
         if self.place == 0:  # what rank 0 reports is what all members have taken for sure
             committed = self._committed = self._state.position if self.group.size == 1 else before
-            self._progress.after_step(committed, self._step_done_at, self.group.generation, self._nodes)
+            self._progress.after_step(committed, self._step_done_at, self.group.generation, self.nodes)
         if self._flag is None:
             return
         (flag, pending), self._flag = self._flag, None
@@ -247,7 +248,7 @@ class MemberGroup(SingleProcess):
             self._progress.saver.save(self.group.generation, wait=True)
             self._tell_finished()
         elif self.place == 0 and self._committed is not None:  # the exact place counts against the program
-            about = (self.group.generation, self._nodes, self._committed)
+            about = (self.group.generation, self.nodes, self._committed)
             self._progress.tell("progress", *about, rate=None, problem="")
 
     def busy(self, seconds: float) -> None:
@@ -277,7 +278,7 @@ class MemberGroup(SingleProcess):
         self._tell("finished", rank=self.size if self.place is None else self.place)
 
     def _tell(self, kind: str, **more: Any) -> None:
-        self._progress.tell(kind, self.group.generation, self._nodes, self._state.position, **more)
+        self._progress.tell(kind, self.group.generation, self.nodes, self._state.position, **more)
 
 
 def peers_of(

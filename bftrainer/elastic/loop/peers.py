@@ -53,6 +53,11 @@ class SingleProcess:
         return 1
 
     @property
+    def nodes(self) -> int:
+        """How many nodes they are on."""
+        return 1
+
+    @property
     def working(self) -> tuple[int, ...]:
         """The group's ranks that share the samples."""
         return (0,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -121,6 +122,8 @@ class StepTaker:
             return
         position = parts.state.position
         turn = self.turn = Turn(parts.batches.share(position), position)
+        if parts.adapting is not None:
+            parts.adapting.begins(turn.share, position.step)
         self._update.clear()
         if len(self._peers.working) == self._peers.group.size:
             parts.trainable.renew()
@@ -159,6 +162,8 @@ class StepTaker:
         parts.trainable.renew()
         self._observers.members_changed(self._peers.size)
         self._update.rescaled(self._peers.size, position.step)
+        if parts.adapting is not None:
+            parts.adapting.joined()
         parts.batches.enter(position, self._peers.place, self._peers.size)
 
     def _working(self, call: str) -> MicroBatch:
@@ -254,10 +259,15 @@ class StepTaker:
         turn, peers = self.turn, self._peers
         assert turn is not None  # noqa: S101  within a turn
         turn.is_taken = True
-        self._parts.state.position = turn.share.after
-        epoch_over = turn.share.after.epoch > turn.before.epoch
+        after, adapting = turn.share.after, self._parts.adapting
+        if adapting is not None:
+            after = replace(after, gained=after.gained + adapting.gain - 1.0)
+            adapting.taken(after)
+        self._parts.state.position = after
+        epoch_over = after.epoch > turn.before.epoch
         self._observers.before_schedule()
-        self._update.done(stepped, epoch_over=epoch_over)
+        worth = int(after.progress) - int(turn.before.progress)
+        self._update.done(stepped, epoch_over=epoch_over, worth=worth)
         self._observers.step_taken(has_state=peers.has_state)
         if peers.has_state:
             self._is_in_hook = True

@@ -16,7 +16,7 @@ import torch
 
 from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.state.leaves import as_real
-from bftrainer.elastic.train.overlapped import Overlapped
+from bftrainer.elastic.train.overlapped import Overlapped, Watch
 from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import Trained
 
@@ -28,6 +28,14 @@ class Averaging(Protocol):
     """What the script calls in the forward pass."""
     needs_batch: bool
     """Whether a rank without samples has to work on a stand-in for a batch."""
+    averages: bool
+    """Whether the run averages the gradients, not the script."""
+    overlaps: bool
+    """Whether it does so during the backward pass."""
+    watch: Watch | None
+    """Shown this rank's own gradients before they are averaged with others'."""
+    sums: torch.Tensor | None
+    """A few numbers in single precision, as many on all ranks: `finish` sums them over the ranks, too."""
 
     def begin(self, group: Group, weight: float) -> None:
         """Begin a step, in which the mean of this rank's samples counts `weight` in the mean of all."""
@@ -50,7 +58,7 @@ class Averaging(Protocol):
 class Flat:
     """All gradients in one exchange after the backward pass; sparse ones travel as if they were dense."""
 
-    needs_batch = False
+    needs_batch, averages, overlaps = False, True, False
 
     def __init__(
         self, model: torch.nn.Module, trainable: Trainable, among: Sequence[torch.Tensor] | None = None
@@ -68,6 +76,8 @@ class Flat:
         self._kind = torch.float64 if double else torch.float32
         self._group = Group(0, 0, 1)
         self._weight = 1.0
+        self.watch: Watch | None = None
+        self.sums: torch.Tensor | None = None
 
     def begin(self, group: Group, weight: float) -> None:
         """As `Averaging.begin`."""
@@ -93,8 +103,13 @@ class Flat:
             return
         for p in self._trainable.unknown():  # to ranks that receive the state, which do not run the script
             p.grad = None
+        if self.watch is not None:
+            self.watch(self._parameters, [p.grad for p in self._parameters], self._weight)
         flat = self._packed()
         self._group.all_reduce(flat)
+        if self.sums is not None:
+            flat, sums = flat[: -len(self.sums)], flat[-len(self.sums) :]
+            self.sums.copy_(sums)
         present = flat[-len(self._parameters) :]
         start = 0
         for p, there in zip(self._parameters, present.tolist(), strict=True):
@@ -108,9 +123,11 @@ class Flat:
                 p.grad = mean
 
     def _packed(self) -> torch.Tensor:
-        """All gradients one after the other, times this rank's weight; then whether each is there."""
+        """All gradients one after the other, times this rank's weight; if each is there; and `sums`."""
         count, sizes = len(self._parameters), [self._size(p) for p in self._parameters]
-        flat = torch.empty(sum(sizes) + count, dtype=self._kind, device=self._group.device)
+        more = 0 if self.sums is None else len(self.sums)
+        whole = torch.empty(sum(sizes) + count + more, dtype=self._kind, device=self._group.device)
+        flat = whole[: len(whole) - more]
         for p, there in zip(self._parameters, torch.split(flat[:-count], sizes), strict=True):
             if p.grad is None:
                 there.zero_()
@@ -120,7 +137,9 @@ class Flat:
             if id(p) in self._sparse:
                 there[len(numbers) :].copy_(_rows(p.grad))
         flat[-count:] = torch.tensor([float(p.grad is not None) for p in self._parameters])
-        return flat
+        if self.sums is not None:
+            whole[-more:].copy_(self.sums)
+        return whole
 
     def _size(self, p: torch.Tensor) -> int:
         return as_real(p.detach()).numel() + (len(p) if id(p) in self._sparse else 0)
@@ -153,10 +172,12 @@ class Each:
     """The gradients of one optimiser after the other, in the order in which the script steps them. A rank
     without samples has to run the script, too: nothing else knows that order."""
 
-    needs_batch = True
+    needs_batch, averages, overlaps = True, True, False
 
     def __init__(self, trained: Trained, trainable: Trainable) -> None:
         self.model = trained.model
+        self.watch: Watch | None = None
+        self.sums: torch.Tensor | None = None
         self._flats = {
             name: Flat(self.model, trainable, [p for group in one.param_groups for p in group["params"]])
             for name, one in trained.optimizers.items()
@@ -182,13 +203,17 @@ class Each:
 class ByScript:
     """The script averages by itself, with `torch.distributed` and `Run.weight`: nothing to do here."""
 
-    needs_batch = True
+    needs_batch, averages, overlaps = True, False, False
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.model = model
+        self._group = Group(0, 0, 1)
+        self.watch: Watch | None = None
+        self.sums: torch.Tensor | None = None
 
     def begin(self, group: Group, weight: float) -> None:
         """As `Averaging.begin`: the script does it."""
+        self._group = group
 
     def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[None]:
         """As `Averaging.micro_batch`: nothing to do around one."""
@@ -198,7 +223,11 @@ class ByScript:
         """As `Averaging.absent`: the script does it."""
 
     def finish(self, name: str) -> None:
-        """As `Averaging.finish`: the script does it."""
+        """As `Averaging.finish`: the script does it, but for `sums`."""
+        if self.sums is not None:
+            moved = self._group.moved(self.sums)
+            self._group.all_reduce(moved)
+            self.sums.copy_(moved)
 
 
 def chosen(trained: Trained, ddp: bool | Mapping[str, Any], average: bool, trainable: Trainable) -> Averaging:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bftrainer.elastic.state.position import Position
-from bftrainer.elastic.train.policy import Policy
+from bftrainer.elastic.train.policy import StepSize
 from bftrainer.elastic.train.sampler import RankShare, micro_batches, share
 from bftrainer.elastic.train.source import Source
 
@@ -44,7 +44,7 @@ class Batches(ABC):
     def __init__(
         self,
         batch_size: int,
-        policy: Policy,
+        policy: StepSize,
         *,
         epochs: int | None,
         budget: int | None,
@@ -137,7 +137,7 @@ class Batches(ABC):
 class IndexedBatches(Batches):
     """As `Batches`, of a data set with an index: an epoch is a permutation of it."""
 
-    def __init__(self, source: Source, policy: Policy, **options: Any) -> None:
+    def __init__(self, source: Source, policy: StepSize, **options: Any) -> None:
         super().__init__(source.batch_size, policy, **options)
         self._source = source
         self._ahead: Iterator[Any] | None = None

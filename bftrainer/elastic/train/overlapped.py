@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -35,6 +35,10 @@ SET = {
 """Why the script cannot set these otherwise."""
 
 
+Watch = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor | None], float], None]
+"""Called with parameters, a rank's own gradients of them, and what these count in the mean over all ranks."""
+
+
 class Overlapped:
     """DistributedDataParallel, with a hook that exchanges its buckets in the present group.
 
@@ -44,7 +48,7 @@ class Overlapped:
     rest.
     """
 
-    needs_batch = False
+    needs_batch, averages, overlaps = False, True, True
 
     def __init__(self, model: torch.nn.Module, options: Mapping[str, Any]) -> None:
         self._one_rank = _OneRank(self)
@@ -59,6 +63,8 @@ class Overlapped:
         self._under_way: list[tuple[torch.Tensor, torch.Tensor, Pending, Future[torch.Tensor]]] = []
         self._broken: str | None = None
         self._is_averaged = False  # the present step
+        self.watch: Watch | None = None
+        self.sums: torch.Tensor | None = None
 
     def begin(self, group: Group, weight: float) -> None:
         """As `Averaging.begin`."""
@@ -105,6 +111,8 @@ class Overlapped:
         """DDP's hook: start to exchange a bucket, while the backward pass goes on."""
         self._is_averaged = True
         buffer = bucket.buffer()
+        if self.watch is not None and self._group.size > 1:
+            self.watch(bucket.parameters(), bucket.gradients(), self._weight)
         future: Future[torch.Tensor] = Future(devices=[buffer.device] if buffer.is_cuda else None)
         buffer.mul_(self._weight) if self._weight else buffer.zero_()
         moved, pending = self._group.moved(buffer), Pending(None)
@@ -112,8 +120,18 @@ class Overlapped:
             pending = self._group.begin_all_reduce(as_real(moved))
         self._under_way.append((buffer, moved, pending, future))
         if bucket.is_last():
+            if self.sums is not None:
+                self._sum_up(self.sums)
             self._wait()
         return future
+
+    def _sum_up(self, sums: torch.Tensor) -> None:
+        """Exchange the numbers that come with the last bucket, while its exchange is under way."""
+        moved = self._group.moved(sums)
+        with self._noted():
+            self._group.begin_all_reduce(moved).wait()
+        if moved is not sums:
+            sums.copy_(moved)
 
     def _wait(self) -> None:
         under_way, self._under_way = self._under_way, []

@@ -2,7 +2,8 @@
 
 *Strong scaling*, `FixedGlobal`: a step takes the same number of samples on any number of nodes, so
 training is the same mathematics throughout. *Weak scaling*, `FixedPerNode`: every node takes the same
-number of samples, so a step grows with the nodes; a rule says how the learning rate follows.
+number of samples, so a step grows with the nodes; a rule says how the learning rate follows. *Adaptive*: a
+step takes as many samples as training gains most from, by what is measured while it runs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 RULES: dict[str, Callable[[int], float]] = {
     "none": lambda nodes: 1.0,
@@ -80,13 +81,102 @@ class FixedPerNode:
             ValueError: the rule gives a factor that is not above 0 and finite.
         """
         rule = RULES[self.lr] if isinstance(self.lr, str) else self.lr
-        factor = float(rule(nodes))
-        if not (factor > 0 and math.isfinite(factor)):
-            raise ValueError(f"the lr rule gives {factor} for {nodes} nodes: a factor is above 0 and finite")
-        return factor
+        return _usable(rule(nodes), f"{nodes} nodes")
 
 
-Policy = FixedGlobal | FixedPerNode
+GAINS: dict[str, Callable[[float, float], float]] = {
+    "adascale": lambda scale, gain: gain,
+    "linear": lambda scale, gain: scale,
+    "sqrt": lambda scale, gain: math.sqrt(scale),
+}
+"""Batch over the initial one, and what a step with it is worth in steps of that -> factor on the rate."""
+MOST_SAMPLES = 2**24
+"""The largest batch; up to here single precision counts exactly, in which members exchange it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adaptive:
+    """Every step takes as many samples as training gains most from: Pollux's goodput, measured as it runs.
+
+    Args:
+        initial: samples of a step at first, with which the script has chosen its learning rate; never fewer.
+        max: the most samples of a step, over all workers.
+        max_per_worker: the most that a worker computes at once, as its memory allows; more are accumulated.
+            The run's batch_size by default.
+        lr: how the learning rate follows the batch: `adascale` (by what the step is worth), `linear`,
+            `sqrt`, or a function from the initial batch and the present one to a factor.
+
+    Raises:
+        ValueError: limits that contradict each other, or an unknown rule.
+    """
+
+    initial: int
+    max: int
+    max_per_worker: int | None = None
+    lr: str | Callable[[int, int], float] = "adascale"
+
+    def __post_init__(self) -> None:
+        _positive("an initial batch", self.initial)
+        if not self.initial <= self.max <= MOST_SAMPLES:
+            raise ValueError(
+                f"max {self.max}: the largest batch is at least the initial one, {self.initial}, and at most "
+                f"{MOST_SAMPLES:,}"
+            )
+        if self.max_per_worker is not None:
+            _positive("max_per_worker", self.max_per_worker)
+        if isinstance(self.lr, str) and self.lr not in GAINS:
+            raise ValueError(f"lr rule {self.lr!r}: give one of {', '.join(GAINS)}, or a function")
+
+    warmup_steps = 0
+
+    @property
+    def limits(self) -> dict[str, object]:
+        """What all nodes have to have in common, by name."""
+        rule = self.lr if isinstance(self.lr, str) else "a function"
+        return {"largest batch": self.max, "most per worker": self.max_per_worker, "lr rule": rule}
+
+    def total(self, nodes: int) -> int:
+        """Samples of the first step, on all of `nodes` nodes together."""
+        return self.initial
+
+    def factor(self, nodes: int) -> float:
+        """What the learning rate is multiplied by at first."""
+        return 1.0
+
+    def factor_of(self, batch: int, gain: float) -> float:
+        """What the learning rate is multiplied by for a step of `batch` samples that is worth `gain` steps of
+        the initial batch.
+
+        Raises:
+            ValueError: the script's rule gives a factor that is not above 0 and finite.
+        """
+        if isinstance(self.lr, str):
+            return GAINS[self.lr](batch / self.initial, gain)
+        return _usable(self.lr(self.initial, batch), f"a batch of {batch}")
+
+
+Policy = FixedGlobal | FixedPerNode | Adaptive
+
+
+class StepSize(Protocol):
+    """A policy, or the batch that follows an adaptive one, as the training loop asks it."""
+
+    @property
+    def warmup_steps(self) -> int:
+        """Over so many steps after a change the learning rate's factor goes evenly from old to new."""
+
+    def total(self, nodes: int) -> int:
+        """Samples of one step on all of `nodes` nodes together."""
+
+    def factor(self, nodes: int) -> float:
+        """What the learning rate is multiplied by on `nodes` nodes."""
+
+
+def _usable(factor: float, where: str) -> float:
+    factor = float(factor)
+    if not (factor > 0 and math.isfinite(factor)):
+        raise ValueError(f"the lr rule gives {factor} for {where}: a factor is above 0 and finite")
+    return factor
 
 
 def _positive(what: str, size: int) -> None:
@@ -97,13 +187,16 @@ def _positive(what: str, size: int) -> None:
 def overridden(policy: Policy, spec: Mapping[str, Any]) -> Policy:
     """A script's policy, overridden by a spec's key `batch`.
 
-    `spec` is {"global": samples} or {"per_node": samples, "lr": rule, "warmup_steps": steps}; keys that
-    the second lacks stay as the script has them.
+    `spec` is {"global": samples}, {"per_node": samples, "lr": rule, "warmup_steps": steps} or {"initial":
+    samples, "max": samples, "max_per_worker": samples, "lr": rule}; keys that the second or third lacks stay
+    as the script has them.
     """
     if not spec:
         return policy
     if "global" in spec:
         return FixedGlobal(spec["global"])
+    if "initial" in spec:
+        return replace(policy, **spec) if isinstance(policy, Adaptive) else Adaptive(**spec)
     said = {"batch": spec["per_node"]} | {k: spec[k] for k in ("lr", "warmup_steps") if k in spec}
     base = policy if isinstance(policy, FixedPerNode) else FixedPerNode(spec["per_node"])
     return replace(base, **said)

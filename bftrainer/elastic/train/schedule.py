@@ -34,10 +34,12 @@ class Schedule:
             _check_call(scheduler)
         self._schedulers, self._every = schedulers, every
 
-    def advance(self, stepped: Collection[str], *, epoch_over: bool) -> None:
-        """A step is complete, in which these optimisers were stepped; it may have been an epoch's last."""
+    def advance(self, stepped: Collection[str], *, epoch_over: bool, worth: int = 1) -> None:
+        """A step is complete, in which these optimisers were stepped, and which counts as `worth` steps;
+        perhaps an epoch's last."""
         for name, scheduler in self._schedulers.items():
-            if epoch_over if self._every == "epoch" else name in stepped:
+            per_step = worth if name in stepped else 0
+            for _ in range(int(epoch_over) if self._every == "epoch" else per_step):
                 scheduler.step()
 
     def compare(self, epochs: float | None, steps: float | None, fewest: float | None) -> None:

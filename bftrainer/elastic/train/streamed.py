@@ -21,7 +21,7 @@ from bftrainer.elastic.process import warnings
 from bftrainer.elastic.process.channel import Orders
 from bftrainer.elastic.state.position import Position
 from bftrainer.elastic.train.batches import Batches, IndexedBatches, MicroBatch
-from bftrainer.elastic.train.policy import Policy
+from bftrainer.elastic.train.policy import StepSize
 from bftrainer.elastic.train.sampler import RankShare
 from bftrainer.elastic.train.source import LoaderStart, Source, pinned
 
@@ -131,7 +131,7 @@ class Reader:
 class StreamedBatches(Batches):
     """As `Batches`, of a stream, of which only its end says how long it is."""
 
-    def __init__(self, reader: Reader, policy: Policy, **options: Any) -> None:
+    def __init__(self, reader: Reader, policy: StepSize, **options: Any) -> None:
         super().__init__(reader.batch_size, policy, **options)
         self._reader = reader
 
@@ -172,7 +172,7 @@ def opened(data: Any, batch_size: int | None, collate: Any, seed: int) -> Source
     return (Reader if streams else Source)(data, batch_size, collate, seed)
 
 
-def batches_of(source: Source | Reader, policy: Policy, **options: Any) -> Batches:
+def batches_of(source: Source | Reader, policy: StepSize, **options: Any) -> Batches:
     """The batches of either, with the options of `Batches`."""
     if isinstance(source, Reader):
         return StreamedBatches(source, policy, **options)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 import torch
 
 from bftrainer.elastic.members.group import Group
-from bftrainer.elastic.train.policy import Pace, Policy
+from bftrainer.elastic.train.policy import Pace, StepSize
 from bftrainer.elastic.train.schedule import Schedule
 from bftrainer.elastic.train.trained import Trained
 
@@ -26,7 +26,7 @@ class Update:
         schedule: Schedule,
         scaler: torch.amp.GradScaler | None,
         clip_norm: float | None,
-        policy: Policy,
+        policy: StepSize,
     ) -> None:
         self.pace = Pace()
         self._trained, self._schedule, self._scaler = trained, schedule, scaler
@@ -61,11 +61,14 @@ class Update:
             else:
                 self._scaler.step(optimizer)
 
-    def done(self, stepped: Collection[str], *, epoch_over: bool = False) -> None:
-        """A step of the run is complete, in which these optimisers were stepped; perhaps an epoch's last."""
+    def done(self, stepped: Collection[str], *, epoch_over: bool = False, worth: int = 1) -> None:
+        """A step of the run is complete, in which these optimisers were stepped; perhaps an epoch's last.
+
+        `worth`: it counts as so many steps for schedulers that are stepped after each.
+        """
         if self._scaler is not None:
             self._scaler.update()
-        self._schedule.advance(stepped, epoch_over=epoch_over)
+        self._schedule.advance(stepped, epoch_over=epoch_over, worth=worth)
 
 
 @contextlib.contextmanager

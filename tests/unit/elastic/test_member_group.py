@@ -160,7 +160,7 @@ def test_the_end_of_the_work_is_saved_and_told(monkeypatch: pytest.MonkeyPatch, 
         assert last(agent, "finished")["samples"] == 13
     (path,) = tmp_path.glob("g*.pt")
     saved = torch.load(path, weights_only=True)
-    assert saved["position"] == {"step": 4, "samples": 13, "epoch": 1, "cursor": 3}
+    assert saved["position"] == {"step": 4, "samples": 13, "epoch": 1, "cursor": 3, "gained": 0.0}
     assert torch.equal(saved["parts"]["model"]["weight"], run.model.weight)
     with agent_of(monkeypatch, tmp_path, samples=17) as (agent, orders):  # all nodes were lost meanwhile
         again = run_of(orders, monkeypatch)

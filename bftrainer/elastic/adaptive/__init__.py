@@ -1,0 +1,1 @@
+"""Batches that adapt while a run trains: gradient noise and times are measured, and goodput decides."""

@@ -1,0 +1,86 @@
+"""Norms of an optimiser's gradients, pre-conditioned as it steps them; nothing here waits for a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from bftrainer.elastic.state.leaves import as_real
+
+SQUARES = ("exp_avg_sq", "square_avg", "sum")
+"""What optimisers of Adam's, RMSprop's and Adagrad's kind call their averages of squared gradients."""
+
+Gradients = list[tuple[torch.Tensor, torch.Tensor]]
+"""Parameters and their gradients, dense ones."""
+
+
+def dense(parameters: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None]) -> Gradients:
+    """The parameters that have a gradient, with it, but for sparse ones."""
+    pairs = zip(parameters, gradients, strict=True)
+    return [(p, g) for p, g in pairs if g is not None and not g.is_sparse]
+
+
+class Preconditioner:
+    """Divides gradients as an optimiser does that divides them by the root of their squares' average.
+
+    Others, such as SGD, step gradients as they are, and so are these then. An optimiser that has not stepped
+    yet does not say which of both it is.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizer = optimizer
+        self._steps: float | None = None
+        self.is_known = False
+        """Whether the optimiser has stepped in this process."""
+        self._divisors: dict[int, torch.Tensor] | None = None
+
+    def stepped(self) -> None:
+        """The optimiser has stepped."""
+        self.is_known, self._divisors = True, None
+        self._steps = None if self._steps is None else self._steps + 1
+
+    def apply(self, gradients: Gradients) -> list[torch.Tensor]:
+        """The gradients, pre-conditioned; without those of parameters that were never stepped."""
+        if self._divisors is None:
+            self._divisors = self._found()
+        if not self._divisors:
+            return [as_real(g.detach()) for _, g in gradients]
+        pairs = [
+            (as_real(g.detach()), by) for p, g in gradients if (by := self._divisors.get(id(p))) is not None
+        ]
+        return list(torch._foreach_div([g for g, _ in pairs], [by for _, by in pairs])) if pairs else []
+
+    def _found(self) -> dict[int, torch.Tensor]:
+        found: dict[int, torch.Tensor] = {}
+        for group in self._optimizer.param_groups:
+            states = [(p, self._optimizer.state.get(p) or {}) for p in group["params"]]
+            key = next((key for key in SQUARES for _, state in states if key in state), None)
+            if key is None:
+                continue
+            known = [(p, state) for p, state in states if key in state]
+            roots = torch._foreach_sqrt([as_real(state[key]) for _, state in known])
+            torch._foreach_mul_(roots, self._unbiased(key, group, known[0][1]))
+            torch._foreach_add_(roots, group.get("eps", 1e-8))
+            found |= {id(p): root for (p, _), root in zip(known, roots, strict=True)}
+        return found
+
+    def _unbiased(self, key: str, group: dict[str, object], state: dict[str, object]) -> float:
+        """The root of one over what an average that begins at 0 has of its full size by now."""
+        betas = group.get("betas")
+        if key != "exp_avg_sq" or not isinstance(betas, tuple | list) or "step" not in state:
+            return 1.0
+        if self._steps is None:  # once: it may be on a device
+            self._steps = float(state["step"])  # type: ignore[arg-type]
+        return float((1 - float(betas[1]) ** max(1.0, self._steps)) ** -0.5)
+
+
+def squared_norm(gradients: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The sum of all squares, a scalar in single precision on the device of the first; 0 of nothing."""
+    if not gradients:
+        return torch.zeros(())
+    norms = torch._foreach_norm(
+        list(gradients), 2.0, dtype=torch.promote_types(gradients[0].dtype, torch.float32)
+    )
+    device = norms[0].device
+    return torch.stack([norm.to(device) for norm in norms]).square().sum().float()
