@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from bftrainer.cli.shared.connection import connect
-from bftrainer.cli.shared.figures import figures, moment, speed, whole
+from bftrainer.cli.shared.figures import figure, figures, moment, speed, whole
 from bftrainer.cli.shared.options import client_options, trainer_argument
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
@@ -39,6 +40,7 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         **({} if t["ended_at"] else {"ends in": _ends(t.get("ends_in_s"), t["work"], counted)}),
         "samples/s": speed(t["rate"]) or "-",
         "metrics": figures(t["metrics"]) or "-",
+        **({"batch": batch} if (batch := _batch(t["metrics"])) else {}),
         "scalability": f"{t['scalability']['mode']}; "
         f"up to {t['scalability']['may_ask_for']} {counted} for now",
         "command": " ".join(t["command"]),
@@ -92,6 +94,18 @@ def _ends(ends: dict[str, Any] | None, work: int | None, counted: str) -> str:
     known = [f"{duration(ends[kind])} {words[kind]}" for kind in words if ends[kind] is not None]
     why = f"not known: {ends['unknown']}" if ends.get("unknown") else ""
     return "; ".join([*([why] if why else []), *known]) or "-"
+
+
+def _batch(metrics: Mapping[str, float]) -> str:
+    """What the present batch of a trainer is worth beside the initial one; empty if it does not adapt."""
+    known = [metrics.get(f"goodput.{name}") for name in ("batch", "initial", "speed", "efficiency")]
+    if any(value is None for value in known):
+        return ""
+    batch, initial, faster, worth = (float(value or 0.0) for value in known)
+    return (
+        f"{figure(batch)} of {figure(initial)}: {faster:.1f} times the samples, {100 * worth:.0f} % of their "
+        f"worth, {faster * worth:.1f} times the progress"
+    )
 
 
 def _size(row: dict[str, Any]) -> tuple[object, ...]:

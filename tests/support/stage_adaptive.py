@@ -40,10 +40,8 @@ def _adapt(
             if overflows and at.epoch % 8 == 0 and 17 in indices.tolist():
                 loss = loss * float("inf")
             pending += indices.tolist() if run.weight else []
-            if options.get("average", True):
-                run.backward(loss)
-            else:
-                loss.backward()
+            run.backward(loss)
+            if not options.get("average", True) and not run.accumulating:
                 with run.together():
                     for p in model.parameters():
                         assert p.grad is not None

@@ -84,6 +84,7 @@ class Adapting:
     def joined(self) -> None:
         """The run goes on with other members, or with the state of others: before the next step."""
         self._is_new, self._due = True, 0.0
+        self.live.begins(self.live.batch)
         self._batches.batch_size = self.live.at_once
 
     def begins(self, share: RankShare, step: int) -> None:

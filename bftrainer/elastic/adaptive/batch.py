@@ -101,8 +101,8 @@ class LiveBatch:
         return self.policy.factor_of(self._present, self.gain)
 
     def begins(self, total: int) -> None:
-        """A step of so many samples begins. An epoch's last may have fewer than the initial batch: as for any
-        run, it is a step like others."""
+        """A step of so many samples begins, or will. An epoch's last may have fewer than the initial batch:
+        as for any run, it is a step like others."""
         self._present = max(total, self.policy.initial)
 
     @property

@@ -13,12 +13,15 @@ import torch
 from bftrainer.elastic.adaptive.gradients import Gradients, Preconditioner, dense, squared_norm
 from bftrainer.elastic.adaptive.noise import NoiseEstimate, of_replicas, of_two
 from bftrainer.elastic.loop.observers import StepObserver
+from bftrainer.elastic.state.position import Position
 from bftrainer.elastic.state.training_state import Stateful
 from bftrainer.elastic.train.average import Averaging
 from bftrainer.elastic.train.batches import MicroBatch
 from bftrainer.elastic.train.sampler import RankShare
 from bftrainer.elastic.train.trained import Trained
 
+EVERY = 8
+"""The noise of every eighth step is measured: it changes slowly, and to measure it costs memory traffic."""
 PART = "batch that adapts"
 """The name of the batch among the parts of the training state; no part of a script can have it."""
 
@@ -110,7 +113,7 @@ class StepMeasurer(StepObserver):
         self._records: list[_Record] = []
         self._clock = _Clock()
         self._kept: tuple[list[torch.Tensor], torch.Tensor, float, bool] | None = None
-        self._size, self._share = 1, RankShare(0, 0, 0, None, 0)  # type: ignore[arg-type]
+        self._size, self._share = 1, RankShare(0, 0, 0, Position(), 0)
 
     def parts(self) -> Mapping[str, Stateful]:
         return {PART: self._live}
@@ -147,6 +150,10 @@ class StepMeasurer(StepObserver):
         return on_cpu and (self._size == 1 or not (self._averaging and self._averaging.overlaps))
 
     @property
+    def _is_measured(self) -> bool:
+        return self._share.after.step % EVERY == 0
+
+    @property
     def _between_ranks(self) -> bool:
         return self._averaging is not None and self._averaging.averages and self._share.ranks > 1
 
@@ -160,7 +167,7 @@ class StepMeasurer(StepObserver):
             count = self._parts_until(part)
             began = self._clock.begun
             self._clock.computed = (time.perf_counter() - began) / count if began is not None else None
-        elif self._size == 1 and self._is_half(part):
+        elif self._is_measured and self._size == 1 and self._is_half(part):
             self._keep(part.stop - mine.start, is_part=True)
 
     def before_update(self, optimizer: str) -> None:
@@ -168,6 +175,8 @@ class StepMeasurer(StepObserver):
             return
         averaging, share = self._averaging, self._share
         if self._between_ranks and averaging is not None and averaging.sums is not None:
+            if not self._is_measured:
+                return
             big = squared_norm(self._conditioned.apply(self._gradients()))
             scale = self._factor(big.device)
             small = averaging.sums[:1].to(big.device, copy=True)
@@ -190,7 +199,7 @@ class StepMeasurer(StepObserver):
         averaging = self._averaging
         if averaging is None or averaging.sums is None or not (self._between_ranks and weight):
             return
-        if self._conditioned.is_known:
+        if self._conditioned.is_known and self._is_measured:
             with torch.no_grad():
                 norm = squared_norm(self._conditioned.apply(dense(parameters, gradients)))
                 averaging.sums[:1] += (weight * norm).to(averaging.sums.device)
@@ -198,6 +207,10 @@ class StepMeasurer(StepObserver):
     def _compare_with_kept(self) -> None:
         """One process: two gradients, neither of which was averaged with others' since."""
         kept, self._kept = self._kept, None
+        if not self._is_measured:
+            if (self._share.after.step + 1) % EVERY == 0:
+                self._keep(self._share.total, is_part=False)
+            return
         gradients = self._gradients()
         now = self._conditioned.apply(gradients)
         if kept is not None and len(kept[0]) == len(gradients):
@@ -209,8 +222,6 @@ class StepMeasurer(StepObserver):
             numbers = torch.stack([aa, bb, scale, self._factor(aa.device), apart])
             rest = self._share.total - (samples if is_part else 0)
             self._records.append(_Record(numbers, 1, samples, float(rest), is_part))
-        if kept is None or not kept[3]:
-            self._keep(self._share.total, is_part=False)
 
     def _keep(self, samples: float, *, is_part: bool) -> None:
         with torch.no_grad():

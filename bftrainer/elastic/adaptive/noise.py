@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-SMOOTHING = 0.998
-"""What an average keeps of its past over as many samples as an initial batch has."""
-ENOUGH = 1 - SMOOTHING**20
-"""The weight from which on an average is used: that of 20 initial batches."""
+SMOOTHING = 0.99
+"""What an average keeps of its past over as many samples, of measured steps, as an initial batch has."""
+ENOUGH = 1 - SMOOTHING**10
+"""The weight from which on an average is used: that of 10 initial batches that were measured."""
 FORGETTING = 0.1
 """What the past counts once the learning rate has changed much: the noise changes with it."""
 

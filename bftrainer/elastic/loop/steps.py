@@ -161,9 +161,9 @@ class StepTaker:
         reseed(parts.seed, position.step, self.rank)
         parts.trainable.renew()
         self._observers.members_changed(self._peers.size)
-        self._update.rescaled(self._peers.size, position.step)
         if parts.adapting is not None:
             parts.adapting.joined()
+        self._update.rescaled(self._peers.size, position.step)
         parts.batches.enter(position, self._peers.place, self._peers.size)
 
     def _working(self, call: str) -> MicroBatch:

@@ -228,14 +228,18 @@ class Pace:
         self._since = -1  # no step has been taken under any target
 
     def turn_to(self, target: float, step: int, warmup_steps: int) -> None:
-        """Move to `target` from `step` on; a run that begins starts with it."""
-        if self._since < 0:
+        """Move to `target` from `step` on; a run that begins starts with it.
+
+        Without a warm-up nothing is kept of what was before: members that have seen different parts of a
+        step that was lost have the same state all the same.
+        """
+        if self._since < 0 or not warmup_steps:
             self._origin = target
         elif target != self._target:
             self._origin = self.factor(step, warmup_steps)
         else:
             return
-        self._target, self._since = target, step
+        self._target, self._since = target, step if warmup_steps else 0
 
     def factor(self, step: int, warmup_steps: int) -> float:
         """The factor for the step after `step` others."""

@@ -162,3 +162,33 @@ def test_what_is_counted_is_called_by_its_name(
     monkeypatch.setattr(module, "connect", lambda *_: client)
     done = CliRunner().invoke(module.command, words, env={"COLUMNS": "300"})
     assert done.exit_code == 0 and said in done.output and not_said not in done.output
+
+
+ADAPTS = {"goodput.batch": 512.0, "goodput.initial": 128.0, "goodput.speed": 3.1, "goodput.efficiency": 0.62}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        (ADAPTS, "512 of 128: 3.1 times the samples, 62 % of their worth, 1.9 times the progress"),
+        ({**ADAPTS, "goodput.batch": float("nan")}, "nan of 128: 3.1 times"),
+    ],
+)
+def test_details_say_what_a_larger_batch_is_worth(
+    metrics: dict[str, float], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(tmp_path)
+    client.trainer |= {"metrics": metrics}
+    monkeypatch.setattr(show_command, "connect", lambda *_: client)
+    done = CliRunner().invoke(show_command.command, ["t"], env={"COLUMNS": "300"})
+    assert done.exit_code == 0 and said in done.output
+
+
+def test_details_say_nothing_of_a_batch_that_does_not_adapt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(tmp_path)
+    client.trainer |= {"metrics": {"batch": 512.0, "goodput.batch": 512.0}}
+    monkeypatch.setattr(show_command, "connect", lambda *_: client)
+    done = CliRunner().invoke(show_command.command, ["t"], env={"COLUMNS": "300"})
+    assert done.exit_code == 0 and "of their worth" not in done.output

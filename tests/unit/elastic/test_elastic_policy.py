@@ -73,6 +73,18 @@ def test_the_factor_warms_up_from_old_to_new() -> None:
     assert again.factor(102, 3) == pace.factor(102, 3)
 
 
+def test_without_a_warm_up_a_pace_does_not_tell_how_it_came_there() -> None:
+    """Of two members one may have begun a step that was lost, with another factor."""
+    one, other = Pace(), Pace()
+    for pace in (one, other):
+        pace.turn_to(2.0, 0, 0)
+    one.turn_to(1.5, 40, 0)
+    one.turn_to(4.0, 40, 0)
+    other.turn_to(4.0, 41, 0)
+    assert one.state_dict() == other.state_dict()
+    assert one.factor(41, 0) == 4.0
+
+
 def test_schedulers_never_see_the_factor() -> None:
     model = torch.nn.ParameterList([torch.zeros(1)])
     weight, optimizer = model[0], torch.optim.SGD(model.parameters(), lr=1.0)
