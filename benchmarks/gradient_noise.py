@@ -5,11 +5,11 @@
 
 On the CPU it counts the processor's time, with one thread; on a GPU the wall clock.
 
-Trains a transformer in one process, with the same batch throughout. Blocks of steps with and without the
-measurements take turns, and each pair of neighbours gives a ratio: what slows the machine down meanwhile is in
-both. Prints the median of the ratios and its quartiles, for SGD and Adam, for steps of one micro-batch (whose
-gradients are compared with those of the step before) and of two (whose halves are compared). The exchange
-between workers is not in it: it takes 60 bytes beside the gradients.
+Trains a transformer in one process, with one batch throughout. Blocks of steps with and without the
+measurements take turns, and each pair of neighbours gives a ratio: what slows the machine down meanwhile is
+in both. Prints the median of the ratios and its quartiles, for SGD and Adam, for steps of one micro-batch
+(whose gradients are compared with those of the step before) and of two (whose halves are compared). The
+exchange between workers is not in it: it takes 60 bytes beside the gradients.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def used_once(folder: Path, steps: int) -> set[int]:
     return set(sizes.values())
 
 
-@pytest.mark.parametrize("way", ["adapts", "adapts_ddp", "adapts_mixed", "adapts_by_hand"])
+@pytest.mark.parametrize("way", ["adapts", "adapts_ddp", "adapts_mixed", "adapts_by_hand", "adapts_large"])
 def test_all_nodes_have_one_batch_through_changes(way: str, tmp_path: Path) -> None:
     with staged(way, tmp_path) as stage:
         stage.start("a", "b", "c")
@@ -70,6 +70,8 @@ def test_all_nodes_have_one_batch_through_changes(way: str, tmp_path: Path) -> N
         stage.end("b")
         stop_soon(stage, tmp_path)
         stage.end("c", "d")
+        if way == "adapts_large":
+            assert {m["node"] for m in stage.heard("caught_up")} >= {"c", "d"}
         one, other = (torch.load(path) for path in tmp_path.glob("*.pt"))
         assert one["step"] == other["step"]
         assert one["progress"] == other["progress"] > one["step"], "steps of larger batches count more"

@@ -26,10 +26,15 @@ class Noisy(Points):
 
 
 def _adapt(
-    folder: Path, *, kind: torch.dtype = torch.float64, overflows: bool = False, **options: Any
+    folder: Path,
+    model: torch.nn.Module | None = None,
+    *,
+    kind: torch.dtype = torch.float64,
+    overflows: bool = False,
+    **options: Any,
 ) -> None:
     """Train until the step in the file `stop`; one line for each micro-batch whose step was taken."""
-    model = network(kind)
+    model = model or network(kind)
     policy = elastic.Adaptive(initial=INITIAL, max=MOST, max_per_worker=AT_ONCE, lr="sqrt")
     run = elastic.Run(model, sgd(model), Noisy(), policy=policy, **options)
     stop, pending = folder / "stop", []
@@ -62,6 +67,24 @@ def _adapt(
         {"model": model.state_dict(), "progress": position.progress, "step": position.step},
         folder / f"{os.getpid()}.pt",
     )
+
+
+class Large(torch.nn.Module):
+    """A small network with a state of 4 MiB, which is streamed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = network()
+        self.ballast = torch.nn.Parameter(torch.zeros(2**19, dtype=torch.float64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.network(x) + self.ballast[0]
+        return found
+
+
+def adapts_large(folder: Path) -> None:
+    """Newcomers get the state while the members train on, and change the batch."""
+    _adapt(folder, Large())
 
 
 def adapts(folder: Path) -> None:

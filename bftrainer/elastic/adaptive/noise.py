@@ -7,13 +7,14 @@ unbiased and very noisy, and may be negative: what is used are averages of each 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 SMOOTHING = 0.99
 """What an average keeps of its past over as many samples, of measured steps, as an initial batch has."""
 ENOUGH = 1 - SMOOTHING**10
 """The weight from which on an average is used: that of 10 initial batches that were measured."""
+LARGEST = 1e30
+"""Above it nothing is a gradient's: training diverges. Single precision holds a little more."""
 FORGETTING = 0.1
 """What the past counts once the learning rate has changed much: the noise changes with it."""
 
@@ -28,8 +29,8 @@ class NoiseEstimate:
 
     @property
     def is_usable(self) -> bool:
-        """Whether both are finite, unlike where a GradScaler skips a step."""
-        return math.isfinite(self.sqr) and math.isfinite(self.var)
+        """Whether both are numbers, unlike where a GradScaler skips a step, or training diverges."""
+        return abs(self.sqr) <= LARGEST and abs(self.var) <= LARGEST
 
 
 def of_two(aa: float, bb: float, ab: float, n_a: float, n_b: float) -> NoiseEstimate:
@@ -77,4 +78,4 @@ class NoiseAverage:
         noise, from which nothing follows."""
         if self.weight < ENOUGH or self.sqr <= 0:
             return None
-        return max(self.var, 0.0) / self.sqr
+        return min(max(self.var, 0.0) / self.sqr, LARGEST)

@@ -259,14 +259,14 @@ class StepTaker:
         turn, peers = self.turn, self._peers
         assert turn is not None  # noqa: S101  within a turn
         turn.is_taken = True
-        after, adapting = turn.share.after, self._parts.adapting
+        after, adapting, worth = turn.share.after, self._parts.adapting, 1
         if adapting is not None:
             after = replace(after, gained=after.gained + adapting.gain - 1.0)
+            worth = int(after.progress) - int(turn.before.progress)
             adapting.taken(after)
         self._parts.state.position = after
         epoch_over = after.epoch > turn.before.epoch
         self._observers.before_schedule()
-        worth = int(after.progress) - int(turn.before.progress)
         self._update.done(stepped, epoch_over=epoch_over, worth=worth)
         self._observers.step_taken(has_state=peers.has_state)
         if peers.has_state:

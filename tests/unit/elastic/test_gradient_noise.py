@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bftrainer import elastic
 from bftrainer.elastic.adaptive.gradients import Preconditioner, dense, squared_norm
-from bftrainer.elastic.adaptive.noise import ENOUGH, NoiseAverage, NoiseEstimate, of_replicas, of_two
+from bftrainer.elastic.adaptive.noise import ENOUGH, LARGEST, NoiseAverage, NoiseEstimate, of_replicas, of_two
 from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.train import average
 from bftrainer.elastic.train.trainable import Trainable
@@ -51,7 +51,7 @@ def test_an_average_of_equal_estimates_is_what_they_are(sqr: float, var: float, 
     assert 0 < found.weight < 1
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e31])
 def test_what_is_not_finite_is_left_out(bad: float) -> None:
     before = NoiseAverage().taken(NoiseEstimate(1.0, 2.0, 8), 8)
     assert before.taken(NoiseEstimate(bad, 2.0, 8), 8) == before
@@ -63,6 +63,7 @@ def test_nothing_follows_from_little_or_from_a_gradient_that_is_lost_in_its_nois
     assert NoiseAverage(1.0, 2.0, 0.5).phi == 2.0
     assert NoiseAverage(-1.0, 2.0, 0.5).phi is None
     assert NoiseAverage(0.0, 2.0, 0.5).phi is None
+    assert NoiseAverage(1e-300, 2.0, 0.5).phi == LARGEST, "which single precision holds"
     assert NoiseAverage(1.0, -2.0, 0.5).phi == 0.0, "no noise at all"
 
 
