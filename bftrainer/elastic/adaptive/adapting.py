@@ -24,7 +24,7 @@ EVERY = 16
 """The ranks exchange what was measured every so many steps: to read it they wait for their devices."""
 MOST_STEPS = 1000.0
 """So many steps of a size count in the mean of its times."""
-PART_OF_TIME = 0.01
+PART_OF_TIME = 0.005
 """What deciding may take of the time; it takes some 10 ms."""
 CHANGED_RATE = 2.0
 """The learning rate has changed much if it is so many times as large or small."""

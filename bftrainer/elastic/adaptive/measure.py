@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from bftrainer.elastic.adaptive.batch import LiveBatch
 from bftrainer.elastic.adaptive.gradients import Gradients, Preconditioner, dense, squared_norm
 from bftrainer.elastic.adaptive.noise import NoiseEstimate, of_replicas, of_two
 from bftrainer.elastic.loop.observers import StepObserver
@@ -28,8 +29,13 @@ PART = "batch that adapts"
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """Numbers of one step, on their device yet, and the samples that they are of. `scales`: by which a scaler
-    had multiplied the gradients."""
+    """Numbers of one step, on their device yet, and the samples that they are of.
+
+    Numbers are squared norms of two gradients, what a scaler had multiplied each by, and the squared norm of
+    their difference where they are of one process.
+
+    `is_part`: the first is what the second, a whole step's, had of its first half.
+    """
 
     numbers: torch.Tensor
     ranks: int
@@ -85,6 +91,11 @@ class _Clock:
             self.gradients.append(self.computed)
         self.begun, self.computed = now, None
 
+    def computes(self, passes: int) -> None:
+        """All gradients of the step are there, of so many micro-batches."""
+        if self.begun is not None:
+            self.computed = (time.perf_counter() - self.begun) / passes
+
     def read(self, *, knows_gradients: bool) -> StepTimes | None:
         """What was measured since the last time; None: nothing."""
         found, each = self.iterations, self.gradients
@@ -105,7 +116,7 @@ class StepMeasurer(StepObserver):
         live: the run's batch, a part of the training state.
     """
 
-    def __init__(self, trained: Trained, scaler: torch.amp.GradScaler | None, live: Stateful) -> None:
+    def __init__(self, trained: Trained, scaler: torch.amp.GradScaler | None, live: LiveBatch) -> None:
         ((self._name, optimizer),) = trained.optimizers.items()
         self._trained, self._scaler, self._live = trained, scaler, live
         self._conditioned = Preconditioner(optimizer)
@@ -164,9 +175,8 @@ class StepMeasurer(StepObserver):
     def before_average(self, optimizer: str, part: MicroBatch) -> None:
         mine = self._share
         if part.last:
-            count = self._parts_until(part)
-            began = self._clock.begun
-            self._clock.computed = (time.perf_counter() - began) / count if began is not None else None
+            if mine.total == self._live.batch:  # an epoch's last step tells of another size
+                self._clock.computes(self._parts_until(part))
         elif self._is_measured and self._size == 1 and self._is_half(part):
             self._keep(part.stop - mine.start, is_part=True)
 

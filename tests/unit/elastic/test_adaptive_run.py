@@ -16,7 +16,10 @@ from bftrainer import elastic
 from bftrainer.elastic.adaptive.batch import NUMBERS, Agreed, LiveBatch, Timed, TimedSize, merged
 from bftrainer.elastic.adaptive.choice import GROWTH, chosen, modelled
 from bftrainer.elastic.adaptive.noise import NoiseAverage
+from bftrainer.elastic.state.position import Position
+from bftrainer.elastic.train.batches import MicroBatch
 from bftrainer.elastic.train.policy import GAINS, MOST_SAMPLES, Adaptive, overridden
+from bftrainer.elastic.train.sampler import RankShare
 from bftrainer.performance.goodput import BatchLimits, SystemModel
 from bftrainer.spec import schema
 from bftrainer.spec.located_yaml import SpecError
@@ -245,6 +248,20 @@ def test_a_run_goes_on_from_a_checkpoint_with_the_batch_that_it_had() -> None:
     without = run(policy=elastic.FixedGlobal(4), batch_size=4)
     without._parts.state.restore(first._parts.state.snapshot())
     assert without._parts.batches.total == 4
+
+
+def test_only_steps_of_the_whole_batch_are_timed() -> None:
+    """An epoch's last step has fewer samples."""
+    adapting = run()._parts.adapting
+    assert adapting is not None
+    measured = adapting.measured
+    for total in (4, 3, 4, 4):
+        measured.step_begins(RankShare(0, total, total, Position(step=1), 1))
+        measured.before_average("", MicroBatch(0, total, 1.0, first=True, last=True))
+    _, times = measured.read()
+    assert times is not None
+    assert times.steps == 2, "of the last one the end is not known yet"
+    assert measured.read() == ([], None)
 
 
 def test_what_cannot_adapt_is_refused() -> None:
