@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 
@@ -18,7 +19,9 @@ from bftrainer.elastic.train.policy import Adaptive
 from bftrainer.elastic.train.sampler import RankShare
 from bftrainer.elastic.train.trained import Trained
 from bftrainer.elastic.train.update import Update
-from bftrainer.performance.goodput import BatchLimits, SystemModel
+from bftrainer.performance.goodput import BatchLimits, GoodputError, SystemModel
+
+log = logging.getLogger(__name__)
 
 EVERY = 16
 """The ranks exchange what was measured every so many steps: to read it they wait for their devices."""
@@ -142,10 +145,15 @@ class Adapting:
         return Agreed(noise=noise, phi=phi, batch=batch, at_once=at_once, size=size, timed=timed)
 
     def _choice(self, times: Mapping[TimedSize, Timed], phi: float, size: TimedSize) -> Choice | None:
-        self._system = modelled(times, self._system)
-        if self._system is None:
+        """None: the times make no model, and the batch stays as it is."""
+        try:
+            self._system = modelled(times, self._system)
+            if self._system is None:
+                return None
+            return chosen(self._system, self._limits, phi, size, self.live.batch, self.live.at_once)
+        except GoodputError as error:
+            log.warning("the batch stays at %d samples: %s", self.live.batch, error)
             return None
-        return chosen(self._system, self._limits, phi, size, self.live.batch, self.live.at_once)
 
     def _size(self) -> TimedSize:
         """What a step is timed on now."""

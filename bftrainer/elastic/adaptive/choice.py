@@ -11,7 +11,6 @@ import numpy as np
 from bftrainer.elastic.adaptive.batch import Timed, TimedSize
 from bftrainer.performance.goodput import (
     BatchLimits,
-    GoodputError,
     GoodputModel,
     SystemModel,
     efficiency,
@@ -65,15 +64,15 @@ def chosen(
         phi: the gradient noise scale in samples.
         at: nodes and workers.
         present: the present batch over all workers, of which a worker computes `at_once` samples at once.
+
+    Raises:
+        GoodputError: sizes or figures with which goodput has no meaning.
     """
     now = _worth(system, limits, phi, at, present, at_once)
     if limits.local_least * at.workers > limits.most:
         return now
     reach = replace(limits, most=max(limits.initial, min(limits.most, GROWTH * present)))
-    try:
-        best = GoodputModel(system, reach, phi).best(at.nodes, at.workers)
-    except GoodputError:
-        return now
+    best = GoodputModel(system, reach, phi).best(at.nodes, at.workers)
     if float(best.goodput) <= WORTH * now.goodput:
         return now
     m, steps = int(best.batch), int(best.accumulation)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer import elastic
+from bftrainer.elastic.adaptive import adapting as adapting_module
 from bftrainer.elastic.adaptive.batch import NUMBERS, Agreed, LiveBatch, Timed, TimedSize, merged
 from bftrainer.elastic.adaptive.choice import GROWTH, chosen, modelled
 from bftrainer.elastic.adaptive.noise import NoiseAverage
@@ -20,7 +21,7 @@ from bftrainer.elastic.state.position import Position
 from bftrainer.elastic.train.batches import MicroBatch
 from bftrainer.elastic.train.policy import GAINS, MOST_SAMPLES, Adaptive, overridden
 from bftrainer.elastic.train.sampler import RankShare
-from bftrainer.performance.goodput import BatchLimits, SystemModel
+from bftrainer.performance.goodput import BatchLimits, GoodputError, SystemModel
 from bftrainer.spec import schema
 from bftrainer.spec.located_yaml import SpecError
 from bftrainer.spec.parse import parse
@@ -248,6 +249,20 @@ def test_a_run_goes_on_from_a_checkpoint_with_the_batch_that_it_had() -> None:
     without = run(policy=elastic.FixedGlobal(4), batch_size=4)
     without._parts.state.restore(first._parts.state.snapshot())
     assert without._parts.batches.total == 4
+
+
+def test_times_that_make_no_model_leave_the_batch_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> SystemModel:
+        raise GoodputError("no model")
+
+    found = run()
+    live = grown(found)
+    adapting = found._parts.adapting
+    assert adapting is not None
+    adapting._due = 0.0
+    monkeypatch.setattr(adapting_module, "modelled", fails)
+    agreed = adapting._decided()
+    assert (agreed.batch, agreed.at_once) == (live.batch, live.at_once)
 
 
 def test_only_steps_of_the_whole_batch_are_timed() -> None:
