@@ -21,10 +21,10 @@ def figures(stage: Stage) -> dict[str, float]:
     return said[-1]["metrics"] if said else {}
 
 
-def until_larger(stage: Stage) -> None:
+def until_larger(stage: Stage, initial: int = INITIAL) -> None:
     """Wait until a batch is larger than the initial one."""
     until(
-        lambda: figures(stage).get("goodput.batch", 0) > INITIAL,
+        lambda: figures(stage).get("goodput.batch", 0) > initial,
         "the batch has grown",
         story=lambda: f"{figures(stage)}\n{stage.story()}",
     )
@@ -37,7 +37,7 @@ def stop_soon(stage: Stage, folder: Path) -> None:
     (folder / "half").rename(folder / "stop")
 
 
-def used_once(folder: Path, steps: int) -> set[int]:
+def used_once(folder: Path) -> set[int]:
     """Assert that no epoch used a sample twice, or left one out but for those that a lost worker has not
     noted; returns how many samples the steps had."""
     used: dict[int, list[int]] = defaultdict(list)
@@ -78,6 +78,19 @@ def test_all_nodes_have_one_batch_through_changes(way: str, tmp_path: Path) -> N
         for name, weights in one["model"].items():
             assert weights.isfinite().all()
             torch.testing.assert_close(weights, other["model"][name], rtol=1e-6, atol=1e-9)
-        sizes = used_once(tmp_path, one["step"])
+        sizes = used_once(tmp_path)
         assert INITIAL in sizes
         assert INITIAL < max(sizes) <= MOST
+
+
+def test_a_spec_says_between_which_batches_it_adapts(tmp_path: Path) -> None:
+    with staged("adapts", tmp_path, batch={"initial": 4, "max": 12, "lr": "linear"}) as stage:
+        stage.start("a", "b")
+        stage.publish("a", "b")
+        until_larger(stage, 4)
+        stop_soon(stage, tmp_path)
+        stage.end("a", "b")
+        sizes = used_once(tmp_path)
+        assert min(figures(stage)[f"goodput.{name}"] for name in ("speed", "efficiency", "noise")) > 0
+        assert 4 in sizes
+        assert 4 < max(sizes) <= 12
