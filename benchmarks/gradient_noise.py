@@ -124,8 +124,8 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     table = {}
-    for kind in (torch.optim.SGD, torch.optim.AdamW):
-        for parts in (1, 2):
+    for parts in (2, 1):
+        for kind in (torch.optim.SGD, torch.optim.AdamW):
             found = ratios(given, kind, parts)
             low, middle, high = statistics.quantiles(found, n=4)
             name = f"{kind.__name__}, {parts} micro-batch{'es' if parts > 1 else ''}"

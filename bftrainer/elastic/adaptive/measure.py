@@ -218,7 +218,8 @@ class StepMeasurer(StepObserver):
         """One process: two gradients, neither of which was averaged with others' since."""
         kept, self._kept = self._kept, None
         if not self._is_measured:
-            if (self._share.after.step + 1) % EVERY == 0:
+            has_halves = self._size == 1 and self._share.size > self._live.at_once
+            if (self._share.after.step + 1) % EVERY == 0 and not has_halves:
                 self._keep(self._share.total, is_part=False)
             return
         gradients = self._gradients()
