@@ -73,7 +73,8 @@ def _submit_shortened(site: Site, path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
+    "page",
+    ["README.md", "CONTRIBUTING.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))],
 )
 def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
