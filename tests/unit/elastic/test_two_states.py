@@ -56,7 +56,7 @@ def test_a_broadcast_brings_everything() -> None:
         return state.snapshot()
 
     one, other = on_two_ranks(handed_over)
-    assert one["position"] == {"step": 3, "samples": 24, "epoch": 1, "cursor": 4}
+    assert one["position"] == {"step": 3, "samples": 24, "epoch": 1, "cursor": 4, "gained": 0.0}
     assert_same(one, other)
 
 
