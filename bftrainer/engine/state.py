@@ -66,6 +66,11 @@ class State:
         """All unfinished trainers by id. Builds the whole mapping at each access: see `trainer` for one."""
         return {**self.active, **{t.id: t for t in self.waiting}}
 
+    @property
+    def held(self) -> int:
+        """The nodes of the pool that trainers hold."""
+        return sum(len(t.nodes) for t in self.active.values())
+
     def set_aside(self, trainer: Trainer) -> bool:
         """Whether a trainer gets no nodes for now: its user is barred, and it does not run."""
         return trainer.spec.user in self.barred and not trainer.members

@@ -60,8 +60,7 @@ class Tally:
     def passed(self, seconds: float, state: State) -> None:
         """Nothing changed for so long."""
         self.node_s += seconds * len(state.pool)
-        held = sum(len(t.nodes) for t in state.active.values())
-        self.idle_node_s += seconds * (len(state.pool) - held)
+        self.idle_node_s += seconds * (len(state.pool) - state.held)
 
     def lost(self, event: NodesChanged, state: State) -> None:
         """Nodes are about to leave; `state` is the one before."""

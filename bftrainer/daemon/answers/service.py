@@ -250,7 +250,7 @@ class DaemonService:
             "problems": problems,
             "unit": state.settings.unit,
             "pool": len(state.pool),
-            "unused": len(state.pool) - sum(len(t.nodes) for t in state.active.values()),
+            "unused": len(state.pool) - state.held,
             "pilots": len(self.pilots.records.pilots),
             "headroom": headroom_view(self.settings.current, self.reserve),
             "trainers": self.known.counts(caller),

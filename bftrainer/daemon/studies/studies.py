@@ -222,7 +222,7 @@ class Studies:
             return
         held = self.runs.held()
         state = self.runner.state
-        free = max(0, len(state.pool) - sum(len(t.nodes) for t in state.active.values()))
+        free = max(0, len(state.pool) - state.held)
         most = TRIALS_AT_ONCE
         machine = sum(state.machine.values()) if state.machine else 0
         for study in self.thread.snapshots.values():

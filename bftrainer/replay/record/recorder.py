@@ -72,10 +72,9 @@ class Recorder:
             self._ended.add(id_)
             self._ended_totals = self._ended_totals.plus(launcher.trainers[id_], now)
         self._pool = len(state.pool)
-        used = sum(len(t.nodes) for t in state.active.values())
         if self._moments and self._moments[-1][0] == now:
             self._moments.pop()
-        self._moments.append((now, self._pool, used, *self._totals(now, launcher)))
+        self._moments.append((now, self._pool, state.held, *self._totals(now, launcher)))
 
     def report_data(
         self,
