@@ -58,7 +58,7 @@ dist.barrier()
 if job.rank == 1:
     raise ValueError("no plot can be drawn")
 """
-GROUP = """
+LOOP = """
 import torch
 import torch.distributed as dist
 
@@ -71,11 +71,13 @@ for step in range(1, 41):
     model(torch.randn(8, 4)).square().mean().backward()
     optimizer.step()
 """
+GROUP = LOOP + "dist.barrier()  # rank 0 compares at its end, when the other one has told its weights\n"
 GROUP_ATTACHED = f"""
 from bftrainer import elastic
 job = elastic.attach()
-{GROUP}
+{LOOP}
     job.progress(step=step, samples=8 * step)
+dist.barrier()
 job.done(step=step, samples=8 * step)
 """
 COMPARED = GROUP_ATTACHED.replace("    job.progress", "    job.compare(model)\n    job.progress")
