@@ -90,8 +90,9 @@ lint: install  ## ruff, and deptry: every import comes from a declared dependenc
 types: install  ## mypy, strict
 	$(BIN)/mypy
 
-docs: install  ## Write docs/settings.md and the table of bounds in docs/site-mode.md anew from the settings' own facts
+docs: install  ## Write docs/settings.md, docs/cli.md and the tables in docs/site-mode.md anew from the code's own facts
 	$(BIN)/python -m bftrainer.settings.page docs
+	$(BIN)/python -m bftrainer.cli.shared.reference docs
 
 unit: install  ## The tests of the pure core and of everything that needs no daemon
 	$(BIN)/python -m pytest -n $(AT_ONCE) tests/unit
