@@ -20,6 +20,12 @@ ABOUT |= {"checkpoint_dir": "c", "checkpoint_every_s": 1.0}
 INSTEAD = r"did not start this process.*launcher: torchrun.*exec python train.py"
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever is made has its place in a folder of the test."""
+    monkeypatch.chdir(tmp_path)
+
+
 def told(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Orders | None:
     monkeypatch.setenv(VARIABLE, json.dumps({**ABOUT, **more}))
     return Orders.from_environment()
