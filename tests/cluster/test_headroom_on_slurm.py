@@ -47,6 +47,7 @@ def test_a_small_job_needs_no_node_of_ours_and_a_larger_one_is_seen_to(site: Slu
     notes.mkdir()
     site.submit("count", "count.py", str(notes), "0.05", n_max=4)
     site.until(lambda: members(site) == 3, SLOW_S, "it trains on three nodes, and one is left")
+    site.until(lambda: site.get("status")["headroom"]["free"] == 1, SLOW_S, "it is idle")
     small = main_job(site, 1)
     site.until(lambda: impact(site)["all"]["count"] == 1, SLOW_S, "its start is stored")
     assert impact(site)["unaffected"]["count"] == 1, f"job {small} found an idle node"

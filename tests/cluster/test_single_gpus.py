@@ -129,7 +129,9 @@ def test_one_pilot_goes_for_a_gpu_and_all_for_a_whole_node(bed: Testbed, tmp_pat
         job = main(bed, "--gres=gpu:1")
         seen = await until(scheduler, lambda s: bool(s.claims) or state(bed, job) == "RUNNING")
         if seen.claims:
-            assert [(claim.nodes, claim.count) for claim in seen.claims] == [(frozenset(every), 1)]
+            ((nodes, count),) = [(claim.nodes, claim.count) for claim in seen.claims]
+            assert nodes <= every and len(nodes) >= GPUS - 1, "Slurm may have begun to take one"
+            assert count == 1
         seen = await until(scheduler, lambda s: state(bed, job) == "RUNNING" and len(s.pilots) == GPUS - 1)
         seen = await until(scheduler, lambda s: len(ours(s)) == GPUS - 1)
         assert {p.node for p in seen.pilots} == ours(seen), "pilots keep their GPUs"
