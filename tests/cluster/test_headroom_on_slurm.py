@@ -50,14 +50,15 @@ def test_a_small_job_needs_no_node_of_ours_and_a_larger_one_is_seen_to(site: Slu
     site.until(lambda: site.get("status")["headroom"]["free"] == 1, SLOW_S, "it is idle")
     small = main_job(site, 1)
     site.until(lambda: impact(site)["all"]["count"] == 1, SLOW_S, "its start is stored")
-    assert impact(site)["unaffected"]["count"] == 1, f"job {small} found an idle node"
+    waited = [row for row in impact(site)["worst"] if row["job"] == small]
+    assert all(row["wait_s"] < SOON_S for row in waited), "a poll may see it before Slurm starts it"
     site.until(lambda: members(site) == 2, SLOW_S, "another node is left instead")
     site.until(lambda: site.get("status")["headroom"]["free"] == 1, SLOW_S, "it is idle")
     large = main_job(site, 3)
     site.until(lambda: impact(site)["all"]["count"] == 2, SLOW_S, "its start is stored")
     found = impact(site)
-    assert found["affected"]["count"] == 1, f"job {large} needed both nodes of ours"
-    (worst,) = found["worst"]
-    assert (worst["job"], worst["nodes"]) == (large, 3)
+    assert found["affected"]["count"] == 1 + len(waited), f"job {large} needed both nodes of ours"
+    (worst,) = (row for row in found["worst"] if row["job"] == large)
+    assert worst["nodes"] == 3
     assert worst["wait_s"] < SOON_S
     assert worst["why"]
