@@ -95,6 +95,17 @@ class Group:
         """
         self.begin_all_reduce(tensor, op).wait()
 
+    def sum_up(self, tensor: torch.Tensor) -> None:
+        """Replace `tensor`, on whatever device it is, by its sum over all ranks.
+
+        Raises:
+            GroupBroken: a member was lost.
+        """
+        moved = self.moved(tensor)
+        self.all_reduce(moved)
+        if moved is not tensor:
+            tensor.copy_(moved)
+
     def broadcast(self, tensor: torch.Tensor, source: int) -> None:
         """Copy `tensor` from rank `source` to all others, in place.
 

@@ -225,9 +225,7 @@ class ByScript:
     def finish(self, name: str) -> None:
         """As `Averaging.finish`: the script does it, but for `sums`."""
         if self.sums is not None:
-            moved = self._group.moved(self.sums)
-            self._group.all_reduce(moved)
-            self.sums.copy_(moved)
+            self._group.sum_up(self.sums)
 
 
 def chosen(trained: Trained, ddp: bool | Mapping[str, Any], average: bool, trainable: Trainable) -> Averaging:

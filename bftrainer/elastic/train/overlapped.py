@@ -101,11 +101,8 @@ class Overlapped:
         zeros."""
         if self._weight == 0.0:
             tensor.zero_()
-        moved = self._group.moved(tensor)
         with self._noted():
-            self._group.all_reduce(moved)
-        if moved is not tensor:
-            tensor.copy_(moved)
+            self._group.sum_up(tensor)
 
     def _exchange(self, bucket: Any) -> Future[torch.Tensor]:
         """DDP's hook: start to exchange a bucket, while the backward pass goes on."""
@@ -121,17 +118,10 @@ class Overlapped:
         self._under_way.append((buffer, moved, pending, future))
         if bucket.is_last():
             if self.sums is not None:
-                self._sum_up(self.sums)
+                with self._noted():  # while the last bucket's exchange is under way
+                    self._group.sum_up(self.sums)
             self._wait()
         return future
-
-    def _sum_up(self, sums: torch.Tensor) -> None:
-        """Exchange the numbers that come with the last bucket, while its exchange is under way."""
-        moved = self._group.moved(sums)
-        with self._noted():
-            self._group.begin_all_reduce(moved).wait()
-        if moved is not sums:
-            sums.copy_(moved)
 
     def _wait(self) -> None:
         under_way, self._under_way = self._under_way, []
