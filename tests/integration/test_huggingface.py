@@ -27,7 +27,8 @@ def test_hugging_face_trains_the_same_weights_while_nodes_come_and_go(tmp_path: 
     with running_at_will("a", "b", "c", t_fwd_s=60) as site:
         ended = story.disturbed(site, SCRIPT, churned)
         assert (ended["status"], ended["samples"]) == ("completed", EPOCHS * LENGTH), site.story()
-    steps, sizes = story.used(churned)
+    taken, sizes = story.used(churned)
+    steps = list(taken.values())
     assert sizes == {1, 2, 3}
     assert len(steps) == EPOCHS * LENGTH // BATCH
     per_epoch = LENGTH // BATCH

@@ -96,17 +96,17 @@ def difference(one: Path, other: Path) -> float:
     return max(float((first[key] - second[key]).abs().max()) for key in first)
 
 
-def used(folder: Path) -> tuple[list[list[int]], set[int]]:
+def used(folder: Path) -> tuple[dict[int, list[int]], set[int]]:
     """For each step the samples that count, those of the run that took it last; and all sizes of runs."""
     steps: dict[int, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     sizes = set()
     for note in _notes(folder):
         steps[note["step"]][note["run"]].append(note)
         sizes.add(note["size"])
-    taken = []
-    for _, runs in sorted(steps.items()):
+    taken = {}
+    for step, runs in sorted(steps.items()):
         last = max(runs.values(), key=lambda notes: max(note["at"] for note in notes))
-        taken.append([sample for note in last for sample in note["samples"]])
+        taken[step] = [sample for note in last for sample in note["samples"]]
     return taken, sizes
 
 

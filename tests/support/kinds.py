@@ -164,17 +164,19 @@ def _samples(kind: Kind, steps: int) -> int:
 
 
 def _used_once(kind: Kind, folder: Path, steps: int, on: set[int]) -> None:
-    """Every sample of every epoch counts once; a worker that was killed took notes of a step with it."""
+    """Every sample of every epoch counts once. A worker that was killed took notes of a step with it: of all
+    its samples, where it had all of them and the others only followed."""
     taken, sizes = story.used(folder)
-    if len(taken) != steps:
-        raise DiffersError(f"{len(taken)} steps were taken, not {steps}")
+    if beyond := [step for step in taken if not 0 <= step < steps]:
+        raise DiffersError(f"steps {beyond} were taken, beyond {steps}")
     if not sizes >= on:
         raise DiffersError(f"it has trained on {sizes} nodes")
     per_epoch, missing = -(-kind.length // BATCH), 0
     for first in range(0, steps, per_epoch):
-        samples = [sample for step in taken[first : first + per_epoch] for sample in step]
+        epoch = range(first, min(first + per_epoch, steps))
+        samples = [sample for step in epoch for sample in taken.get(step, ())]
         if len(samples) != len(set(samples)):
             raise DiffersError(f"epoch {first // per_epoch} has used a sample twice")
-        missing += _samples(kind, min(per_epoch, steps - first)) - len(samples)
+        missing += _samples(kind, len(epoch)) - len(samples)
     if missing > (KILLED * BATCH if kind.launcher == "native" else 0):
         raise DiffersError(f"{missing} samples were left out")
