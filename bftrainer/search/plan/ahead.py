@@ -8,30 +8,40 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bftrainer.model.text import clock
-from bftrainer.search.brackets import brackets
+from bftrainer.search.brackets import Bracket, brackets
 from bftrainer.search.plan import of_study
 from bftrainer.search.plan.model.experiment import MOST_STAGES, Experiment, Stage
 from bftrainer.search.plan.model.profile import ExperimentProfile, Floats
 from bftrainer.search.plan.model.simulate import Simulator
 from bftrainer.search.plan.pools.execution import BracketRun, Execution, Supply
-from bftrainer.search.study import StudySpec
+from bftrainer.search.study import StoppingKind, StudySpec
 from bftrainer.search.trial import Study, TrialStatus
 
 FINE = 512
 """So many trials of a stage are looked at one by one."""
+LAST_SAMPLES = 1.0
+"""What a trial has left that trains and has told of its last sample."""
 SIZES = 24
 """So many numbers of nodes are tried at a time for a deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialProgress:
-    """How far a trial is: how many rungs it has ended, its samples, whether it goes on or failed."""
+    """How far a trial is.
+
+    Attributes:
+        ended: How many rungs it has ended.
+        samples: That it has trained.
+        goes_on: Whether it trains, or is to; not while it is paused at a rung.
+        lost: It has ended, or is being ended, on its way to a rung: it failed, or the median or its user
+            stopped it.
+    """
 
     number: int
     ended: int
     samples: float
-    unfinished: bool
-    failed: bool = False
+    goes_on: bool
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,7 @@ def left(study: StudySpec, trials: Sequence[TrialProgress]) -> RemainingStudy | 
     or more stages than can be planned.
 
     A trial that trains goes on at once, at whatever rung it is: those of ASHA need not wait for the others.
+    A rung has no more trials than the one before lets through, and of ASHA's all that were promoted to it.
     """
     stages: list[Stage] = []
     found = []
@@ -74,21 +85,24 @@ def left(study: StudySpec, trials: Sequence[TrialProgress]) -> RemainingStudy | 
         begun: list[float] = []
         lowest = 0
         rest: list[Stage] = []
+        due = bracket.trials
         for rung, (begin, end) in enumerate(zip((0, *bracket.budgets), bracket.budgets, strict=False)):
-            gone = sum(t.ended > rung or (t.failed and t.ended == rung) for t in own)
-            missing = bracket.size(rung) - gone
-            here = (t.samples for t in own if t.unfinished and t.ended == rung)
-            train = [float(end - samples) for samples in here if begin < samples < end][: max(0, missing)]
+            here = [t for t in own if t.goes_on and t.ended == rung]
+            lost = sum(t.lost and t.ended == rung for t in own)
+            gone = sum(t.ended > rung for t in own) + lost
+            due = max(due, gone + len(here))
+            missing = due - gone
+            train = [max(LAST_SAMPLES, end - t.samples) for t in here if begin < t.samples]
             begun += train
             if rest and missing > len(train):
                 rest.append(Stage(missing - len(train), end - begin))
             elif not rest and missing > 0:
                 rest.append(Stage(missing, end - begin))
                 lowest = missing - len(train)  # trials of the first stage that have not begun
+            due = _promoted(study, bracket, rung + 1, due - lost)
         if rest:
             begun = begun[:FINE]
             rest[0] = replace(rest[0], trials=lowest + len(begun))
-        if rest:
             places = tuple(range(len(stages), len(stages) + len(rest)))
             found.append(BracketRun(places, tuple(begun)))
             stages += rest
@@ -97,19 +111,29 @@ def left(study: StudySpec, trials: Sequence[TrialProgress]) -> RemainingStudy | 
     return RemainingStudy(Experiment(study.name, tuple(stages)), tuple(found))
 
 
+def _promoted(study: StudySpec, bracket: Bracket, rung: int, through: int) -> int:
+    """How many trials have a part in a later rung where `through` end the one before."""
+    if study.stopping.kind is StoppingKind.ASHA:
+        return max(min(1, through), through // bracket.eta)
+    return min(bracket.size(rung), through)
+
+
 def progress(study: Study, samples: Mapping[int, int] | None = None) -> list[TrialProgress]:
     """How far the trials of a study are, and by `samples`, where that says more of one."""
     known = samples or {}
-    return [
-        TrialProgress(
-            number=t.number,
-            ended=len(t.results),
-            samples=max(t.samples, known.get(t.number, 0)),
-            unfinished=not t.status.final,
-            failed=t.status is TrialStatus.FAILED,
+    found = []
+    for t in study.trials.values():
+        to = t.stopping or t.status
+        found.append(
+            TrialProgress(
+                number=t.number,
+                ended=len(t.results),
+                samples=max(t.samples, known.get(t.number, 0)),
+                goes_on=to in (TrialStatus.WAITING, TrialStatus.RUNNING),
+                lost=to.final and len(t.results) <= t.rung,
+            )
         )
-        for t in study.trials.values()
-    ]
+    return found
 
 
 def ahead(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from bftrainer.cli.studies.show import forecast, learnt
-from bftrainer.search.plan.ahead import TrialProgress, ahead, in_words, late, left
+from bftrainer.model.trainer import TrainerStatus
+from bftrainer.search.plan.ahead import TrialProgress, ahead, in_words, late, left, progress
 from bftrainer.search.plan.of_study import experiments, profile
-from tests.support.studies import curved
+from tests.support.studies import Run, curved
 
 STUDY = curved()
 
@@ -32,10 +34,10 @@ def test_before_it_begins_all_of_its_stages_are_left() -> None:
 
 
 def test_what_trials_have_done_is_not_left() -> None:
-    ended = [TrialProgress(n, 1, 10_000, True) for n in range(7)]
+    ended = [TrialProgress(n, 1, 10_000, False) for n in range(7)]
     assert stages(*ended, TrialProgress(7, 0, 6_000, True)) == [(1, 10_000), (4, 10_000), (2, 20_000)]
     assert begun(*ended, TrialProgress(7, 0, 6_000, True)) == [(4_000,)]
-    assert stages(*ended, TrialProgress(7, 0, 6_000, False, failed=True)) == [(4, 10_000), (2, 20_000)]
+    assert stages(*ended, TrialProgress(7, 0, 6_000, False, lost=True)) == [(4, 10_000), (2, 20_000)]
     on = [TrialProgress(n, 1, 15_000, True) for n in range(3)]
     rest = [TrialProgress(n, 1, 10_000, False) for n in range(3, 8)]
     assert stages(*on, *rest) == [(4, 10_000), (2, 20_000)]
@@ -158,3 +160,60 @@ def test_of_thousands_of_trials_several_count_as_one() -> None:
     many = curved(trials=5_000, stopping="none", budget=10_000)
     found = ahead(many, [TrialProgress(0, 0, 5_000, True)], 4, None)
     assert found is not None and found.seconds == pytest.approx(4_999.5 * 10 / 4, rel=0.01)
+
+
+def runs_left(run: Run) -> int:
+    """How many trainers are still to reach a rung's end, those that run among them."""
+    rest = left(run.study.spec, progress(run.study))
+    return sum(s.trials for s in rest.experiment.stages) if rest else 0
+
+
+@pytest.mark.parametrize("kind", ["halving", "hyperband", "asha"])
+@pytest.mark.parametrize("seed", range(4))
+def test_trials_that_were_lost_are_not_left_nor_those_that_they_would_have_become(
+    kind: str, seed: int
+) -> None:
+    """Some fail, and users cancel some. From then on as many runs end as were left; with ASHA more may be
+    promoted than in the end are among the best, but what runs is never left out."""
+    rng = random.Random(seed)
+    run = Run(curved(trials=11, stopping={kind: {"least": 5_000, "eta": 2}}, retries=0, parallelism=4))
+    for _ in range(rng.randrange(4, 12)):
+        number = rng.choice(sorted(run.running))
+        lost = rng.choice([TrainerStatus.FAILED, TrainerStatus.CANCELLED, TrainerStatus.COMPLETED])
+        run.end(number, lost)
+        assert runs_left(run) >= len(run.running)
+    while run.running:
+        before = runs_left(run)
+        assert before >= len(run.running)
+        run.end(rng.choice(sorted(run.running)))
+        if kind != "asha":
+            assert runs_left(run) == before - 1
+    assert runs_left(run) == 0
+
+
+def test_what_the_median_has_stopped_is_not_left() -> None:
+    run = Run(
+        curved(trials=6, stopping={"median": {"warmup": 1_000, "startup": 2}}, parallelism=6),
+        score=lambda number, samples: float(number),
+    )
+    for number in range(6):
+        run.report(number, 2_000)
+    assert run.stopped and runs_left(run) == len(run.running) == 6 - len(run.stopped)
+
+
+def test_all_trials_of_asha_that_were_promoted_are_left() -> None:
+    """Of nine trials, each better than the one before, more than a third are promoted."""
+    run = Run(
+        curved(trials=9, budget=9_000, stopping={"asha": {"least": 1_000, "eta": 3}}, parallelism=16),
+        score=lambda number, samples: -number,
+    )
+    for number in range(9):
+        run.end(number)
+    assert len(run.running) > 3
+    assert runs_left(run) >= len(run.running) + 1
+
+
+def test_a_trial_that_has_told_of_its_last_sample_has_no_whole_rung_left() -> None:
+    trial = TrialProgress(7, 0, 10_000, True)
+    rest = [TrialProgress(n, 1, 10_000, False) for n in range(7)]
+    assert begun(trial, *rest) == [(1,)]
