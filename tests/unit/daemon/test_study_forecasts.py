@@ -62,14 +62,15 @@ def desk() -> Iterator[Desk]:
 
 
 def study(*ended: int, **more: Any) -> Study:
-    """Four trials, of which each has ended so many rungs; the first one trains."""
+    """Four trials, of which each has ended so many rungs and is paused there; the others train."""
     new = Study.new(1, curved(trials=4, deadline="60s", **more), "ann", 100.0)
     for number, rungs in enumerate(ended):
         results = tuple(
             RungResult(rung=k, samples=new.brackets[0].budgets[k], value=0.5) for k in range(rungs)
         )
-        own = Trial(number=number, params={}, results=results, status=TrialStatus.RUNNING)
-        new = new.put(own if number else Trial(number=0, params={}, results=results, trainer=7))
+        status = TrialStatus.PAUSED if rungs else TrialStatus.RUNNING
+        trainer = None if number else 7
+        new = new.put(Trial(number=number, params={}, results=results, status=status, trainer=trainer))
     return new
 
 
