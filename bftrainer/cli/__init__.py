@@ -36,7 +36,7 @@ COMMANDS: dict[str, str] = {
     "demo": "Show it all at work on this machine.",
     "replay": "Replay a log of idle nodes offline and show what it would yield.",
     "record": "Record when nodes are idle, for weeks, before anything is installed.",
-    "plan": "Plan a search under a deadline: nodes, time and cost by stage.",
+    "plan": "Plan a search under a deadline, or the nodes of one training.",
     "trace": "Look at logs of idle nodes, convert them, and generate some.",
     "sweep": "Replay for every combination of parameters, in parallel.",
     "report": "Make an HTML page with pictures of replays.",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bftrainer.cli import plan_size
+from bftrainer.cli.shared.groups import SuggestingGroup
 from bftrainer.cli.shared.options import json_option
 from bftrainer.cli.shared.replays.log_options import log_options
 from bftrainer.cli.shared.tables import print_json
@@ -22,7 +24,28 @@ if TYPE_CHECKING:
 METHODS = ("exact", "greedy", "greedy-repaired", "static", "naive elastic")
 
 
-@click.command("plan")
+class PlanCommands(SuggestingGroup):
+    """The plans. What names none of them is the file of a search: `plan FILE` is `plan search FILE`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the command's name before the words of a search."""
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["search", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("plan", cls=PlanCommands)
+def command() -> None:
+    """Plan a search under a deadline, or the nodes of one training, before anything is run.
+
+    bftrainer plan SEARCH is short for bftrainer plan search SEARCH.
+    """
+
+
+command.add_command(plan_size.command)
+
+
+@command.command("search")
 @click.argument("search", type=Input())
 @click.option(
     "--deadline",
@@ -60,7 +83,7 @@ METHODS = ("exact", "greedy", "greedy-repaired", "static", "naive elastic")
 @click.option("--picture", type=OutputPath(".png", ".svg", ".pdf"), help="Draw the plan to this file.")
 @log_options
 @json_option
-def command(
+def search_command(
     search: Path,
     deadline: float | None,
     profile_path: Path | None,

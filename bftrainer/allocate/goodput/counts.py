@@ -110,7 +110,7 @@ def choose_counts(
 def values(candidate: GoodputCandidate, objective: GoodputObjective) -> Floats:
     """What a candidate's speed-ups count with 0..n_max workers, without its weight."""
     horizon = min(objective.horizon_s, candidate.lasts_s + objective.restart_s)
-    kept = np.full(len(candidate.speedups), (horizon - objective.restart_s) / horizon)
+    kept = np.full(len(candidate.speedups), (horizon - objective.restart_s) / horizon if horizon else 1.0)
     if candidate.held < len(kept):
         kept[candidate.held] = 1.0
     speeds = kept * candidate.speedups

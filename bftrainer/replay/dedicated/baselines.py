@@ -22,6 +22,7 @@ class Tiresias:
     """Jobs with little GPU time first, each group in order of arrival; the others are preempted for them."""
 
     fixes_workers = fixes_batch = True
+    fills_memory = False
 
     def __init__(self) -> None:
         self._queues: tuple[list[str], list[str]] = ([], [])
@@ -52,7 +53,7 @@ class Tiresias:
 class Optimus:
     """One worker each, then further ones to where the next saves most of the remaining time."""
 
-    fixes_workers, fixes_batch = False, True
+    fixes_workers, fixes_batch, fills_memory = False, True, False
 
     def decide(self, now: float, jobs: Sequence[RunningJob], held: Held, cluster: ClusterShape) -> Held:
         """Workers by marginal gain; jobs of an unchanged number stay where they are."""

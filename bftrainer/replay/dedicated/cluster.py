@@ -40,10 +40,14 @@ class ClusterShape:
 
 
 class ClusterPolicy(Protocol):
-    """Decides after each tick which workers a job has, and where."""
+    """Decides after each tick which workers a job has, and where.
+
+    What it `fixes` is as users ask for it. With `fills_memory`, batches are as large as workers' memory.
+    """
 
     fixes_workers: bool
     fixes_batch: bool
+    fills_memory: bool
 
     def decide(self, now: float, jobs: Sequence[RunningJob], held: Held, cluster: ClusterShape) -> Held:
         """Workers of the jobs that have not ended, in submission order; those that keep theirs go on."""
@@ -51,11 +55,15 @@ class ClusterPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReplayedJobs:
-    """The outcome: jobs in their order, when the last ended (s), and the time (s) that each decision took."""
+    """The outcome: jobs in their order, when the last ended (s), and the time (s) that each decision took.
+
+    `nodes`: on how many nodes jobs were after each decision, one tick apart while any job was there.
+    """
 
     jobs: tuple[RunningJob, ...]
     end: float
     decisions_s: tuple[float, ...]
+    nodes: tuple[int, ...]
 
 
 def run(
@@ -80,7 +88,7 @@ def run(
         raise StuckError(f"job {name!r} asks for {workers} of {cluster.size} GPUs; enlarge --cluster")
     profiles: dict[str, Profile] = {}
     all_ = [_waiting(job, policy, profiles, hold=job.program.name in fixed, shared=shared) for job in jobs]
-    now, held, took = 0.0, Held(), []
+    now, held, took, on = 0.0, Held(), [], []
     while unfinished := [job for job in all_ if job.ended is None]:
         if now > LONGEST_S:
             raise StuckError(f"job {unfinished[0].job.name!r} has not ended after {now / 86400:.0f} days")
@@ -97,6 +105,7 @@ def run(
             if nodes != held.get(job.job.name, ()):
                 job.place(tuple(len(list(group)) for _, group in groupby(nodes)))
         held = chosen
+        on.append(len({node for nodes in held.values() for node in nodes}))
         for job in active:
             job.advance(now, TICK_S)
         now += TICK_S
@@ -104,7 +113,7 @@ def run(
             job.job.name: held[job.job.name] for job in active if job.ended is None and job.job.name in held
         }
         progress(sum(job.epoch / job.program.epochs for job in all_) / len(all_))
-    return ReplayedJobs(tuple(all_), max(job.ended or 0.0 for job in all_), tuple(took))
+    return ReplayedJobs(tuple(all_), max(job.ended or 0.0 for job in all_), tuple(took), tuple(on))
 
 
 def _waiting(
@@ -117,6 +126,7 @@ def _waiting(
         profile,
         workers=job.workers if hold or policy.fixes_workers else None,
         batch=job.batch if hold or policy.fixes_batch else None,
+        fills=policy.fills_memory,
     )
 
 
@@ -132,6 +142,7 @@ def figures_of(replayed: ReplayedJobs, cluster: ClusterShape) -> dict[str, Any]:
         "completion_s": _spread(list(completion.values())),
         "end_s": replayed.end,
         "gpu_hours": busy / 3600,
+        "node_hours": sum(replayed.nodes) * TICK_S / 3600,
         "gpus_busy": busy / (cluster.size * replayed.end),
         "restarts": sum(job.starts - 1 for job in replayed.jobs),
         "decisions": len(replayed.decisions_s),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+import numpy as np
+import numpy.typing as npt
+
 from bftrainer.performance import goodput_fit
 from bftrainer.performance.goodput import BatchLimits, GoodputModel, SystemModel, gain, noise_scale, split
 from bftrainer.performance.goodput_fit import IterationTime
@@ -53,6 +56,11 @@ class Profile:
         return goodput_fit.most_workers(tuple(self.seen.values()), cap)
 
 
+def filling(limits: BatchLimits, workers: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """The batch of each of so many workers that fills their memory, within the largest global batch."""
+    return np.asarray(np.minimum(limits.local_most, limits.most // np.asarray(workers)), np.int64)
+
+
 @lru_cache(maxsize=4096)
 def best_batch(model: GoodputModel, nodes: int, workers: int) -> tuple[int, int]:
     """The best batch of a worker and its accumulation steps; a model stays for many ticks."""
@@ -64,14 +72,16 @@ def best_batch(model: GoodputModel, nodes: int, workers: int) -> tuple[int, int]
 class RunningJob:
     """A job from its submission to its end.
 
-    `workers`, `batch`: held fixed, or None where a policy chooses. `placement`: workers on each of its nodes,
-    empty while it waits. `progress`: steps of m0 done. `gpu_s`: GPU-seconds had. `ended`: when, in s.
+    `workers`, `batch`: held fixed, or None where a policy chooses. `fills`: workers take as much as their
+    memory holds, whatever it is worth. `placement`: workers on each of its nodes, empty while it waits.
+    `progress`: steps of m0 done. `gpu_s`: GPU-seconds had. `ended`: when, in s.
     """
 
     job: SubmittedJob
     profile: Profile
     workers: int | None = None
     batch: int | None = None
+    fills: bool = False
     placement: Placement = ()
     local: int = 0
     accumulation: int = 0
@@ -121,6 +131,9 @@ class RunningJob:
         """Choose its workers' batch anew: the fixed one split, or the best by what it has measured."""
         nodes, workers = len(self.placement), sum(self.placement)
         limits = self.program.limits
+        if self.fills and self.batch is None:
+            self.local, self.accumulation = int(filling(limits, workers)), 0
+            return
         if self.batch is None and self.model is not None:
             self.local, self.accumulation = best_batch(self.model, nodes, workers)
             return

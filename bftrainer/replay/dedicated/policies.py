@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from bftrainer.allocate.goodput.counts import GoodputAim, GoodputCandidate, GoodputObjective, choose_counts
 from bftrainer.allocate.goodput.places import place
+from bftrainer.allocate.goodput.sizes import UtilityBounds
 from bftrainer.performance.curve import Floats
 from bftrainer.performance.goodput import GoodputModel
 from bftrainer.replay.dedicated.baselines import Optimus, Tiresias
 from bftrainer.replay.dedicated.cluster import ClusterPolicy, ClusterShape, Held
-from bftrainer.replay.dedicated.job import RunningJob
+from bftrainer.replay.dedicated.job import RunningJob, filling
 
 POWER, POWER_SHARED = 0.5, 0.7
 """Powers of speed-ups: flatter where a job has still to find out how it scales."""
@@ -29,10 +31,13 @@ def policy_of(
     shared: bool = False,
     power: float | None = None,
     aim: GoodputAim = GoodputAim.RANKED,
+    by_throughput: bool = False,
+    utility: UtilityBounds | None = None,
 ) -> ClusterPolicy:
     """A new policy of this name: tiresias, optimus or goodput; the settings are those of goodput.
 
     `declared`: jobs have said how many epochs they train. `shared`: they share what they measure.
+    `by_throughput`: the largest batches, and speed-ups of throughput alone. `utility`: nodes by their use.
     """
     if name == "tiresias":
         return Tiresias()
@@ -40,7 +45,8 @@ def policy_of(
         return Optimus()
     if power is None:
         power = POWER_SHARED if shared else POWER
-    return Goodput(GoodputObjective(aim=aim, power=power), declared=declared)
+    goodput = Goodput(GoodputObjective(aim=aim, power=power), declared=declared, by_throughput=by_throughput)
+    return goodput if utility is None else Autoscaled(goodput, utility)
 
 
 class Goodput:
@@ -48,16 +54,33 @@ class Goodput:
 
     fixes_workers = fixes_batch = False
 
-    def __init__(self, objective: GoodputObjective, *, declared: bool) -> None:
+    def __init__(self, objective: GoodputObjective, *, declared: bool, by_throughput: bool = False) -> None:
         self._objective = objective
         self._declared = declared
+        self.fills_memory = by_throughput
 
     def decide(self, now: float, jobs: Sequence[RunningJob], held: Held, cluster: ClusterShape) -> Held:
         """Workers of the highest objective, on as few nodes as there is room for."""
-        candidates = [self._candidate(job, now, len(held.get(job.job.name, ())), cluster) for job in jobs]
-        counts = choose_counts(candidates, cluster.size, self._objective)
+        counts = choose_counts(self._candidates(now, jobs, held, cluster), cluster.size, self._objective)
         names = (job.job.name for job in jobs)
         return place(dict(zip(names, counts, strict=True)), held, cluster.nodes, cluster.gpus)
+
+    def utilities(
+        self, now: float, jobs: Sequence[RunningJob], held: Held, cluster: ClusterShape
+    ) -> list[float]:
+        """The utility of 1 to all nodes of the cluster, were workers moved without any cost."""
+        candidates = self._candidates(now, jobs, held, cluster)
+        found, free = [], replace(self._objective, restart_s=0.0)
+        for nodes in range(1, cluster.nodes + 1):
+            counts = choose_counts(candidates, nodes * cluster.gpus, free)
+            used = (float(one.speedups[count]) for one, count in zip(candidates, counts, strict=True))
+            found.append(sum(used) / (nodes * cluster.gpus))
+        return found
+
+    def _candidates(
+        self, now: float, jobs: Sequence[RunningJob], held: Held, cluster: ClusterShape
+    ) -> list[GoodputCandidate]:
+        return [self._candidate(job, now, len(held.get(job.job.name, ())), cluster) for job in jobs]
 
     def _candidate(self, job: RunningJob, now: float, held: int, cluster: ClusterShape) -> GoodputCandidate:
         """A job as the objective sees it, expected to go on for as long as it has been there.
@@ -71,6 +94,29 @@ class Goodput:
         return GoodputCandidate(speedups(job, cluster), held, work, now - job.job.submitted, job.gpu_s)
 
 
+class Autoscaled:
+    """As many nodes as are worth their cost (section 4.2.2), and workers by goodput on these.
+
+    Nodes are numbered, and those with the highest numbers are given back.
+    """
+
+    fixes_workers = fixes_batch = False
+
+    def __init__(self, policy: Goodput, bounds: UtilityBounds) -> None:
+        self._policy = policy
+        self._bounds = bounds
+        self._nodes = 0
+        self.fills_memory = policy.fills_memory
+
+    def decide(self, now: float, jobs: Sequence[RunningJob], held: Held, cluster: ClusterShape) -> Held:
+        """Workers on so many nodes that their utility is within the bounds, or as near as there is."""
+        most = min(self._bounds.most, cluster.nodes)
+        utilities = self._policy.utilities(now, jobs, held, ClusterShape(most, cluster.gpus))
+        self._nodes = self._bounds.size(utilities, self._nodes)
+        kept = {name: nodes for name, nodes in held.items() if max(nodes) < self._nodes}
+        return self._policy.decide(now, jobs, kept, ClusterShape(self._nodes, cluster.gpus))
+
+
 def service_level(gpu_s: float) -> int:
     """The level of attained service, in GPU-seconds: two long jobs on one level do not take turns."""
     return math.floor(math.log2(1 + gpu_s / LEVEL_GPU_S))
@@ -82,11 +128,15 @@ def speedups(job: RunningJob, cluster: ClusterShape) -> Floats:
     most = job.workers or job.profile.most_workers(min(cluster.size, limits.most // limits.local_least))
     if most == 1 or job.model is None:
         return np.array([0.0, 1.0])
-    return _table(job.model, most, cluster.gpus)
+    return _table(job.model, most, cluster.gpus, fills=job.fills)
 
 
 @lru_cache(maxsize=4096)
-def _table(model: GoodputModel, most: int, gpus: int) -> Floats:
+def _table(model: GoodputModel, most: int, gpus: int, *, fills: bool) -> Floats:
     """Speed-ups on 0 to `most` workers of the fewest nodes; a model stays for many decisions."""
     workers = np.arange(1, most + 1)
-    return np.concatenate([[0.0], model.speedup(-(-workers // gpus), workers)])
+    nodes = -(-workers // gpus)
+    if fills:
+        speeds = model.throughput(nodes, workers, filling(model.limits, workers))
+        return np.concatenate([[0.0], speeds / speeds[0]])
+    return np.concatenate([[0.0], model.speedup(nodes, workers)])

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bftrainer.cli import app
+from bftrainer.performance.goodput import GoodputError
 from tests.support.measured_programs import write_jobs, write_program
 
 
@@ -70,6 +71,9 @@ def test_the_same_files_give_the_same_figures(words: list[str]) -> None:
         (["--cluster", "0x4"], "is no cluster"),
         (["--cluster", "99999999x4"], "is no cluster"),
         (["--cluster", "\uff12x4"], "is no cluster"),
+        (["--low-utility", "0.4"], "give both"),
+        (["--min-nodes", "1"], "give both"),
+        (["--low-utility", "nan", "--high-utility", "0.6"], "no number"),
         (["--power", "nan"], "no number"),
         (["--power", "0.5", "--goodput-objective", "weighted"], "--power: only with"),
     ],
@@ -94,3 +98,18 @@ def test_a_cluster_without_its_files_says_what_it_needs(words: list[str]) -> Non
     assert "needs --profiles" in invoked(words[:5]).output
     assert "needs --workload pollux:FILE" in invoked(words[:3] + words[5:]).output
     assert "does not exist" in invoked([*words, "--workload", "pollux:nowhere.csv"]).output
+
+
+def test_nodes_may_follow_their_utility(words: list[str]) -> None:
+    found = invoked([*words, "--low-utility", "0.9", "--high-utility", "1", "--json"])
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.output)["node_hours"] > 0
+    contradicting = [*words, "--low-utility", "0.6", "--high-utility", "0.4"]
+    with pytest.raises(GoodputError, match="no larger than the high one"):
+        CliRunner().invoke(app, contradicting, catch_exceptions=False)
+    with pytest.raises(GoodputError, match=r"nodes are to lie in \[3, 2\]"):
+        CliRunner().invoke(
+            app,
+            [*words, "--low-utility", "0", "--high-utility", "1", "--min-nodes", "3"],
+            catch_exceptions=False,
+        )

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -18,13 +18,19 @@ from bftrainer.cli.shared.types import Finite, Input
 from bftrainer.settings.setting import choices_of, facts
 from bftrainer.settings.values import Settings
 
+if TYPE_CHECKING:
+    from bftrainer.replay.dedicated.cluster import ClusterPolicy
+
 F = TypeVar("F", bound=Callable[..., Any])
 ALLOCATORS = ("goodput", "optimus", "tiresias")
 FIXED = frozenset({"ncf"})
 """Programs that keep the user's workers and batch under every allocator, as in the published replays."""
 SHAPE = re.compile(r"([1-9][0-9]{0,3})x([1-9])")
 POLLUX = "pollux:"
-OF_GOODPUT = ("declared_epochs", "shared_profiles", "power", "goodput_objective")
+OF_GOODPUT = (
+    *("declared_epochs", "shared_profiles", "power", "goodput_objective", "largest_batches"),
+    *("low_utility", "high_utility", "min_nodes"),
+)
 OWN = ("cluster", "workload", "profiles", "allocator", *OF_GOODPUT, "as_json")
 
 
@@ -72,6 +78,18 @@ def _options() -> list[Callable[[F], F]]:
             type=Input(file_okay=False, dir_okay=True),
             help="With --cluster: a folder with the measurements of each of the workload's programs.",
         ),
+        *_goodput_options(),
+        click.option(
+            "--allocator",
+            type=click.Choice([*(of_logs or ()), *ALLOCATORS]),
+            help=f"{help_.capitalize()}; with --cluster {', '.join(ALLOCATORS)}.  "
+            f"[default: {Settings.model_fields['allocator'].default}; with --cluster goodput]",
+        ),
+    ]
+
+
+def _goodput_options() -> list[Callable[[F], F]]:
+    return [
         click.option(
             "--declared-epochs", is_flag=True, help="With --allocator goodput: jobs say how long they train."
         ),
@@ -91,10 +109,22 @@ def _options() -> list[Callable[[F], F]]:
             help="With --allocator goodput: speed-ups by rank, or Pollux's means of them.  [default: ranked]",
         ),
         click.option(
-            "--allocator",
-            type=click.Choice([*(of_logs or ()), *ALLOCATORS]),
-            help=f"{help_.capitalize()}; with --cluster {', '.join(ALLOCATORS)}.  "
-            f"[default: {Settings.model_fields['allocator'].default}; with --cluster goodput]",
+            "--largest-batches",
+            is_flag=True,
+            help="With --allocator goodput: workers fill their memory, and throughput alone decides.",
+        ),
+        click.option(
+            "--low-utility",
+            type=Finite(min=0, max=1),
+            help="With --allocator goodput: give nodes back where GPUs are used less than this.",
+        ),
+        click.option(
+            "--high-utility",
+            type=Finite(min=0, max=1),
+            help="And take more of the cluster's nodes where they are used more.  [default: all nodes]",
+        ),
+        click.option(
+            "--min-nodes", type=click.IntRange(min=1), help="With both: keep so many.  [default: 1]"
         ),
     ]
 
@@ -103,17 +133,9 @@ def dedicated_options(command: F) -> F:
     """Add the options of a dedicated cluster to a command, which is called only where no cluster is given."""
 
     @wraps(command)
-    def either(
-        *args: Any,
-        cluster: tuple[int, int] | None,
-        profiles: Path | None,
-        declared_epochs: bool,
-        shared_profiles: bool,
-        power: float | None,
-        goodput_objective: str | None,
-        **others: Any,
-    ) -> Any:
+    def either(*args: Any, cluster: tuple[int, int] | None, profiles: Path | None, **others: Any) -> Any:
         """Replay the cluster, or call the command."""
+        of_goodput = {name: others.pop(name) for name in OF_GOODPUT}
         if cluster is None:
             _refuse_without_cluster(others["workload"], others["allocator"])
             return command(*args, **others)
@@ -123,10 +145,7 @@ def dedicated_options(command: F) -> F:
             Path(profiles or "."),
             cluster,
             others["allocator"] or ALLOCATORS[0],
-            declared=declared_epochs,
-            shared=shared_profiles,
-            power=power,
-            objective=goodput_objective or "ranked",
+            of_goodput,
             as_json=others["as_json"],
         )
 
@@ -186,23 +205,17 @@ def _replay(
     profiles: Path,
     shape: tuple[int, int],
     allocator: str,
+    of_goodput: dict[str, Any],
     *,
-    declared: bool,
-    shared: bool,
-    power: float | None,
-    objective: str,
     as_json: bool,
 ) -> None:
-    from bftrainer.allocate.goodput.counts import GoodputAim
-    from bftrainer.replay.dedicated import cluster, policies
+    from bftrainer.replay.dedicated import cluster
     from bftrainer.replay.dedicated.workload import read_jobs
 
     started = time.perf_counter()
+    policy = _policy(allocator, of_goodput, shape[0])
     jobs = read_jobs(workload, profiles)
-    room = cluster.ClusterShape(*shape)
-    policy = policies.policy_of(
-        allocator, declared=declared, shared=shared, power=power, aim=GoodputAim(objective)
-    )
+    room, shared = cluster.ClusterShape(*shape), of_goodput["shared_profiles"]
     with progress_bar("replay", shown=not as_json) as progress:
         replayed = cluster.run(jobs, room, policy, fixed=FIXED, shared=shared, progress=progress)
     figures = {**cluster.figures_of(replayed, room), "wall_s": time.perf_counter() - started}
@@ -212,11 +225,32 @@ def _replay(
     _print(figures)
 
 
+def _policy(allocator: str, given: dict[str, Any], nodes: int) -> ClusterPolicy:
+    """The allocator of this name; `given` has the options of OF_GOODPUT, and a cluster so many nodes."""
+    from bftrainer.allocate.goodput.counts import GoodputAim
+    from bftrainer.allocate.goodput.sizes import UtilityBounds
+    from bftrainer.replay.dedicated.policies import policy_of
+
+    low, high, least = given["low_utility"], given["high_utility"], given["min_nodes"]
+    if (low is None) != (high is None) or (low is None and least is not None):
+        raise click.UsageError("--low-utility, --high-utility: give both; --min-nodes goes with them")
+    return policy_of(
+        allocator,
+        declared=given["declared_epochs"],
+        shared=given["shared_profiles"],
+        power=given["power"],
+        aim=GoodputAim(given["goodput_objective"] or "ranked"),
+        by_throughput=given["largest_batches"],
+        utility=None if low is None else UtilityBounds(low, high, least or 1, nodes),
+    )
+
+
 def _print(figures: dict[str, Any]) -> None:
     rows = [
         ("jobs", f"{figures['jobs']:,}"),
         ("last job ended (h)", f"{figures['end_s'] / 3600:.2f}"),
         ("GPU-hours", f"{figures['gpu_hours']:,.0f} ({figures['gpus_busy']:.0%} of the cluster's)"),
+        ("node-hours", f"{figures['node_hours']:,.1f}"),
         ("restarts", f"{figures['restarts']:,}"),
         ("decisions", f"{figures['decisions']:,}"),
         ("decision time (ms)", _line(figures["decision_ms"], 1)),

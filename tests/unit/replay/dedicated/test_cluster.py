@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bftrainer.allocate.goodput.sizes import UtilityBounds
 from bftrainer.errors import BftrainerError
-from bftrainer.performance.goodput import gain
+from bftrainer.performance.goodput import GoodputModel, gain
 from bftrainer.replay.dedicated.baselines import Optimus, Tiresias, emptiest_first
 from bftrainer.replay.dedicated.cluster import (
     ClusterPolicy,
@@ -191,3 +192,34 @@ def test_a_short_job_passes_a_long_one_where_their_epochs_are_declared(tmp_path:
     unknown, declared = (ends(run(jobs, SMALL, policy_of("goodput", declared=d))) for d in (False, True))
     assert declared["short"] <= unknown["short"]
     assert declared["short"] < declared["long"]
+
+
+def test_as_many_nodes_are_had_as_their_utility_is_worth(tmp_path: Path) -> None:
+    rows: list[Row] = [("a", 0, "p", 1, 16)]
+    cluster = ClusterShape(4, 4)
+    nodes = {}
+    for low, high in ((0.0, 0.0), (0.3, 0.4), (0.9, 1.0)):
+        policy = policy_of("goodput", utility=UtilityBounds(low, high, 1, 4))
+        found = replayed(tmp_path, rows, policy, cluster, epochs=200)
+        nodes[low] = found.nodes[-1]
+        assert figures_of(found, cluster)["node_hours"] == sum(found.nodes) / 60
+    assert nodes[0.0] > nodes[0.9] == 1
+    model = GoodputModel(SYSTEM, found.jobs[0].program.limits, 64.0)
+    utilities = [float(model.speedup(n, 4 * n)) / (4 * n) for n in range(1, 5)]
+    assert nodes[0.3] == UtilityBounds(0.3, 0.4, 1, 4).size(utilities)
+
+
+def test_nodes_that_are_given_back_lose_their_workers(tmp_path: Path) -> None:
+    rows: list[Row] = [(f"j{i}", 0, "p", 1, 16) for i in range(8)]
+    policy = policy_of("goodput", utility=UtilityBounds(0.95, 1.0, 1, 2))
+    found = replayed(tmp_path, rows, policy, epochs=20)
+    assert max(found.nodes) == 2 and found.nodes[-1] == 1
+    assert all(job.ended for job in found.jobs)
+
+
+def test_who_decides_by_throughput_alone_fills_the_memory(tmp_path: Path) -> None:
+    found = replayed(tmp_path, [("a", 0, "p", 1, 16)], policy_of("goodput", by_throughput=True), epochs=60)
+    assert {m for _, k, m in found.jobs[0].profile.seen if k <= 4} == {64}
+    assert {m for _, k, m in found.jobs[0].profile.seen if k == 8} <= {32}, "256 in all"
+    wise = replayed(tmp_path, [("a", 0, "p", 1, 16)], policy_of("goodput"), epochs=60)
+    assert ends(wise)["a"] < ends(found)["a"]
