@@ -15,6 +15,7 @@ from bftrainer.elastic.frameworks.huggingface.loss_by_items import (
     require_function_by_items,
     require_smoothing_by_items,
     watch_first_loss,
+    watch_own_loss,
 )
 
 ITEMS = torch.tensor(4)
@@ -172,3 +173,93 @@ def test_a_function_that_does_not_use_the_items_is_refused(
     else:
         require_function_by_items(Base, mine)
     assert len(there) == 2
+
+
+class Hugging:
+    """Hugging Face's Trainer, with what matters of it."""
+
+    model_accepts_loss_kwargs, loss_is_scaled_for_ga = True, None
+    current_gradient_accumulation_steps = 2
+
+    def __init__(self, callback: object) -> None:
+        self.callback_handler = SimpleNamespace(callbacks=[callback])
+        self.accelerator = SimpleNamespace(num_processes=2)
+
+    def compute_loss(self, model: Any, x: torch.Tensor, num_items_in_batch: Any = None) -> torch.Tensor:
+        return model(x)["loss"] * self.accelerator.num_processes
+
+
+class Mean(Hugging):
+    def compute_loss(self, model: Any, x: torch.Tensor, num_items_in_batch: Any = None) -> torch.Tensor:
+        return model(x)["loss"].mean()
+
+
+class SaidMean(Mean):
+    loss_is_scaled_for_ga = False
+
+
+class Sum(Hugging):
+    def compute_loss(self, model: Any, x: torch.Tensor, num_items_in_batch: Any = None) -> torch.Tensor:
+        return x.sum() / (num_items_in_batch or 1)
+
+
+class SumForAll(Hugging):
+    def compute_loss(self, model: Any, x: torch.Tensor, num_items_in_batch: Any = None) -> torch.Tensor:
+        return x.sum() / (num_items_in_batch or 1) * self.accelerator.num_processes
+
+
+class Plus(Hugging):
+    def compute_loss(self, *given: Any, **options: Any) -> torch.Tensor:
+        return super().compute_loss(*given, **options) + 1.0
+
+
+class PlusPart(Hugging):
+    def compute_loss(self, *given: Any, **options: Any) -> torch.Tensor:
+        return super().compute_loss(*given, **options) + 1.0 / self.current_gradient_accumulation_steps
+
+
+class Passes(Hugging):
+    def compute_loss(self, *given: Any, **options: Any) -> torch.Tensor:
+        return super().compute_loss(*given, **options)
+
+
+class Loss(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"loss": x.mean()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "cut", "shared", "said"),
+    [
+        (Hugging, True, True, ""),
+        (Mean, True, True, "refused: compute_loss does not use num_items_in_batch"),
+        (Mean, False, True, ""),
+        (SaidMean, True, True, ""),
+        (Sum, True, True, "compute_loss uses num_items_in_batch"),
+        (Sum, True, False, ""),
+        (SumForAll, True, True, ""),
+        (Plus, True, True, "compute_loss changes Hugging Face's loss"),
+        (Plus, False, True, ""),
+        (PlusPart, True, True, ""),
+        (Passes, True, True, ""),
+    ],
+)
+def test_a_loss_of_the_scripts_own_that_depends_on_the_nodes_is_told(
+    kind: type[Hugging], *, cut: bool, shared: bool, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = object()
+    trainer = kind(mine)
+    watch_own_loss(Hugging, mine, is_cut=cut, is_shared=shared)
+    x = torch.ones(3, requires_grad=True)
+    with torch.no_grad():
+        trainer.compute_loss(Loss(), x)  # no items: Hugging Face divides it by the micro-batches itself
+    assert not capsys.readouterr().err
+    try:
+        for _ in range(2):
+            trainer.compute_loss(Loss(), x, num_items_in_batch=torch.tensor(3))
+    except ValueError as error:
+        told = f"refused: {error}"
+    else:
+        told = capsys.readouterr().err.partition("bftrainer: ")[2]
+    assert told.startswith(said) and bool(told) == bool(said)
+    assert vars(trainer).get("compute_loss") is None or told.startswith("refused") or not said

@@ -33,6 +33,7 @@ from bftrainer.elastic.frameworks.huggingface.loss_by_items import (
     require_function_by_items,
     require_smoothing_by_items,
     watch_first_loss,
+    watch_own_loss,
 )
 from bftrainer.elastic.frameworks.huggingface.order import begin_epoch, length_of, order_of
 from bftrainer.elastic.frameworks.model_check import AsAtStart, Restored
@@ -77,6 +78,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self.checkpoint = _newest(Path(self.output_dir), tidy=self._job.rank == 0)
         """What `train` is to resume from; None at the start."""
         self._cut: int | None = None  # the global batch that has been cut evenly
+        self._is_cut = False  # in several micro-batches, where nodes are few
         self._batch = 0
         self._figures: dict[str, float] = {}
         self._leaving = self._ours = False
@@ -96,6 +98,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         require_even(total, self._job.sizes)
         samples, parts = cut(total, self._job.size, at_most)
         self._cut = total
+        self._is_cut = cut(total, self._job.sizes[0], at_most).micro_batches > 1
         return {"per_device_train_batch_size": samples, "gradient_accumulation_steps": parts}
 
     # what the Trainer calls
@@ -119,6 +122,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self._require(args, state, given.get("train_dataloader"))
         if (model := given.get("model")) is not None:
             require_function_by_items(Trainer, self)
+            watch_own_loss(Trainer, self, is_cut=self._is_cut, is_shared=self._job.sizes[-1] > 1)
             if getattr(args, "label_smoothing_factor", 0):
                 require_smoothing_by_items(LabelSmoother, model)
             if not getattr(args, "torch_compile", False):  # which would compile the watching, too

@@ -9,13 +9,20 @@ import dis
 import functools
 import gc
 import inspect
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from bftrainer.elastic.process.refusal import RefusedError
+from bftrainer.elastic.process.warnings import note_warning
 
 ITEMS = "num_items_in_batch"
+NODES = {"num_processes", "world_size", "process_count", "get_world_size"}
+"""Names by which a loss knows the number of nodes."""
+PARTS = {"current_gradient_accumulation_steps", "gradient_accumulation_steps"}
+"""Names by which a loss knows the number of micro-batches."""
 
 
 class _Asked(torch.Tensor):
@@ -89,6 +96,99 @@ def require_function_by_items(base: type, callback: Any) -> None:
             )
 
 
+def watch_own_loss(base: type, callback: Any, *, is_cut: bool, is_shared: bool) -> None:
+    """See at the first loss whether a `compute_loss` of the script's own returns what Hugging Face takes it
+    for: a sum divided by the items of the whole step. It is that of the Trainer that has this callback.
+
+    `compute_loss` raises `RefusedError` where it is a mean, with what to do instead. A warning tells of one
+    that leaves the number of nodes out, and of a term that is added to Hugging Face's own loss.
+
+    Args:
+        base: Hugging Face's Trainer.
+        is_cut: a step has several micro-batches on some number of nodes.
+        is_shared: a step is shared out among several nodes on some number of them.
+    """
+    for trainer in trainers_of(base, callback):
+        own = trainer.compute_loss
+        if getattr(own, "__func__", own) is not base.compute_loss:  # type: ignore[attr-defined]
+            around = is_hugging_faces(trainer, base)
+            names = _names(own)
+            if around and is_cut and not names & PARTS:
+                _at_first_loss(trainer, functools.partial(_with_terms, trainer, own))
+            elif names and not around:
+                _require_sum(own, names, is_cut=is_cut, is_shared=is_shared, trainer=trainer)
+
+
+def _at_first_loss(trainer: Any, instead: Callable[..., Any]) -> None:
+    """Have a Trainer call this once in place of `compute_loss`, at the first loss that is taken for a sum."""
+    own, before = trainer.compute_loss, vars(trainer).get("compute_loss")
+
+    def first(*given: Any, **options: Any) -> Any:
+        if options.get(ITEMS) is None or not _is_taken_for_sum(trainer):
+            return own(*given, **options)
+        if before is None:
+            del trainer.compute_loss
+        else:
+            trainer.compute_loss = before
+        return instead(*given, **options)
+
+    trainer.compute_loss = first
+
+
+def _require_sum(own: Any, names: set[Any], *, is_cut: bool, is_shared: bool, trainer: Any) -> None:
+    uses_items = bool(names & {ITEMS, *_rest(own)})
+    if not (is_shared and not names & NODES if uses_items else is_cut):
+        return
+
+    def instead(*given: Any, **options: Any) -> Any:
+        if not uses_items:
+            raise RefusedError(
+                f"compute_loss does not use {ITEMS}, and Hugging Face does not divide what it returns by the "
+                "number of micro-batches, which depends on that of nodes: if it returns a mean, set "
+                "self.model_accepts_loss_kwargs = False in your Trainer, after super().__init__(...)"
+            )
+        note_warning(
+            f"compute_loss uses {ITEMS}, which counts those of all nodes, and not the number of nodes, by "
+            "which averaging divides: gradients are half as large on two nodes, if it does not multiply its "
+            "loss by self.accelerator.num_processes"
+        )
+        return own(*given, **options)
+
+    _at_first_loss(trainer, instead)
+
+
+def _with_terms(trainer: Any, own: Callable[..., Any], model: Any, *given: Any, **options: Any) -> Any:
+    """Call `compute_loss`, and tell where it returns another number than the model's loss."""
+    losses: list[float] = []
+
+    def note_loss(module: Any, args: Any, output: Any) -> None:
+        found = output.get("loss") if isinstance(output, Mapping) else None
+        if isinstance(found, torch.Tensor):
+            losses.append(float(found.detach()))
+
+    handle = model.register_forward_hook(note_loss)
+    try:
+        found = own(model, *given, **options)
+    finally:
+        handle.remove()
+    loss = float((found[0] if isinstance(found, tuple) else found).detach())
+    times = {1, trainer.accelerator.num_processes}
+    is_smoothed = getattr(trainer, "label_smoother", None) or getattr(trainer, "compute_loss_func", None)
+    if losses and not is_smoothed and not any(math.isclose(loss, n * losses[0], rel_tol=1e-3) for n in times):
+        note_warning(
+            "compute_loss changes Hugging Face's loss, which is one for all micro-batches of a step "
+            "together, whose number depends on that of nodes: a mean that it adds counts once for each of "
+            "them. Divide what you add by self.current_gradient_accumulation_steps"
+        )
+    return found
+
+
+def _is_taken_for_sum(trainer: Any) -> bool:
+    """Whether Hugging Face takes what `compute_loss` returns for a sum divided by the step's items."""
+    said = getattr(trainer, "loss_is_scaled_for_ga", None)
+    return bool(getattr(trainer, "model_accepts_loss_kwargs", False) if said is None else said)
+
+
 def require_smoothing_by_items(smoother: type, model: torch.nn.Module) -> None:
     """Refuse label smoothing, which `smoother` computes, of versions of transformers in which it is a mean.
 
@@ -107,7 +207,8 @@ def require_smoothing_by_items(smoother: type, model: torch.nn.Module) -> None:
 def is_hugging_faces(trainer: Any, base: type) -> bool:
     """Whether a Trainer's losses come from Hugging Face's own `compute_loss`, maybe with more around it."""
     own: Any = type(trainer).compute_loss
-    return own is base.compute_loss or "super" in _names(own)  # type: ignore[attr-defined]
+    its: Any = base.compute_loss  # type: ignore[attr-defined]
+    return own is its or bool(_names(own) & {"super", its.__name__})
 
 
 def _rest(function: Any) -> list[str]:
