@@ -123,6 +123,13 @@ def search_command(
     if deadline is None:
         raise click.UsageError("--deadline is needed: the search names none")
     if pool is not None:
+        if method is not None or chance is not None:
+            raise click.UsageError("--method and --chance are for plans without --pool")
+        if log_options.share == "gpu" and profile.node_workers > 1:
+            raise click.UsageError(
+                "--share gpu counts each idle GPU by itself, and the profile has node_workers: "
+                f"{profile.node_workers}; give node_workers: 1, and nodes and workers in GPUs"
+            )
         own = Simulator(joined(found), profile, samples=samples, seed=seed)
         log = cut(read_log(pool, log_options), None, None, pool_nodes)
         brackets = side_by_side(len(experiment.stages) for experiment in found)

@@ -37,8 +37,9 @@ class Purchase:
 def buy(pool: Pool, level: float) -> Purchase:
     """The least ordinary node-hours found with which the deadline is met with a chance of `level`.
 
-    From the least number that does it if all stages have the same, and from the most for single stages: the
-    number in one stage is lowered, or lowered while that in another one is raised, as long as that saves.
+    From the least number that does it if all stages have the same, and from the least in single stages: the
+    number in one stage is lowered or raised, or lowered while that in another one is raised, as long as that
+    saves. More nodes save where trials then fit evenly, and so end sooner than they cost more.
     """
     sizes = [_sizes(pool, k) for k in range(pool.phases)]
     most = [len(own) - 1 for own in sizes]
@@ -99,15 +100,20 @@ def _descend(pool: Pool, sizes: Sequence[Sequence[int]], at: list[int], level: f
 
 
 def _moves(sizes: Sequence[Sequence[int]], at: Sequence[int]) -> Iterator[list[int]]:
+    yield from (more for _, more in _raised(sizes, at))
     for down, i in enumerate(at):
         for lower in {i - 1, i // 2, 0} if i else ():
             less = [*at[:down], lower, *at[down + 1 :]]
             yield less
-            for up, j in enumerate(at):
-                if up != down:
-                    for higher in {j + 1, 2 * j} - {j}:
-                        if higher < len(sizes[up]):
-                            yield [*less[:up], higher, *less[up + 1 :]]
+            yield from (more for up, more in _raised(sizes, less) if up != down)
+
+
+def _raised(sizes: Sequence[Sequence[int]], at: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    """Which phase has more nodes, and all of them then."""
+    for up, j in enumerate(at):
+        for higher in {j + 1, 2 * j} - {j}:
+            if higher < len(sizes[up]):
+                yield up, [*at[:up], higher, *at[up + 1 :]]
 
 
 def _purchase(pool: Pool, sizes: Sequence[Sequence[int]], at: Sequence[int], level: float) -> Purchase:

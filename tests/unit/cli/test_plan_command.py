@@ -210,6 +210,21 @@ def test_a_chance_that_cannot_be_bought_ends_with_1(folder: Path) -> None:
     assert found.exit_code == 1 and "no purchase raises the chance to 95%" in found.output
 
 
+def test_what_has_no_part_in_a_forecast_is_refused(folder: Path) -> None:
+    for words in (["--chance", "0.9"], ["--method", "static"]):
+        found = run(folder, "--deadline", "30m", "--pool", log(folder), *words)
+        assert found.exit_code == 2 and "without --pool" in found.output
+
+
+def test_idle_gpus_are_not_taken_for_nodes_of_several(folder: Path) -> None:
+    """Else one idle GPU would train as fast as a node of four."""
+    (folder / "profile.yaml").write_text("curve: [[1, 100], [4, 340]]\nnode_workers: 4\n")
+    words = ("--deadline", "30m", "--pool", log(folder), "--gpus-per-node", "4", "--share")
+    found = run(folder, *words, "gpu")
+    assert found.exit_code == 2 and "node_workers: 1" in found.output
+    assert run(folder, *words, "node").exit_code == 0
+
+
 def test_a_purchase_needs_a_pool(folder: Path) -> None:
     found = run(folder, "--deadline", "20s", "--buy")
     assert found.exit_code == 2 and "--buy needs --pool LOG" in found.output

@@ -252,6 +252,20 @@ def test_a_purchase_is_hardly_dearer_than_the_best_of_all(seed: int) -> None:
     assert best * (1 - 1e-9) <= found.total <= 1.05 * best
 
 
+def test_more_nodes_are_bought_for_a_stage_where_that_saves_node_hours() -> None:
+    """Three trials on a node of four workers run one after the other, or with one worker each; on two nodes
+    they end in less than half of the time."""
+    own = ExperimentProfile(curve=((1, 100.0), (2, 190.0), (4, 340.0)), iteration_samples=6000, nodes=2)
+    own = replace(own, node_workers=4, most=8)
+    pool = Pool(
+        Simulator(successive_halving(9, 1, 9, 3), own), log_of([Interval(0, 1, "n")], 20 * HOUR), 420, 9
+    )
+    found = buy(pool, 0.95)
+    assert found.forecast.bought == (1, 2, 1)
+    every = (pool.forecast(nodes) for nodes in itertools.product((0, 1, 2), repeat=3))
+    assert found.total == pytest.approx(min(f.node_hours(420).sum() for f in every if f.chance(420) == 1))
+
+
 def test_nothing_is_bought_where_the_pool_is_enough() -> None:
     steady = log_of([Interval(0, math.inf, f"n{i}") for i in range(4)], 100 * HOUR)
     found = buy(Pool(search(Stage(4, 900)), steady, HOUR), 0.95)
