@@ -161,7 +161,7 @@ gpu: install  ## Pack this checkout and its wheels into build/gpu, for a bare ma
 	$(BIN)/pip wheel -q --no-deps -w build/gpu/wheels .
 	$(BIN)/pip download -q --only-binary=:all: $(if $(PY),--python-version $(PY)) -d build/gpu/wheels build/gpu/wheels/bftrainer-*.whl
 
-evaluation: install  ## Run docs/evaluation.md's replays anew: TRACES=folder of the published log, OUT=folder for results
+evaluation: install  ## Run docs/evidence/evaluation.md's replays anew: TRACES=folder of the published log, OUT=folder for results
 	@test -n "$(TRACES)" || { echo "say make evaluation TRACES=folder of the published log and workloads"; exit 1; }
 	$(BIN)/python benchmarks/paper.py --traces $(TRACES) --out $(or $(OUT),build/evaluation) --jobs $(JOBS)
 

@@ -1,4 +1,4 @@
-"""RubberBand's evaluation, planned anew: fills in the tables of docs/evaluation-hpo.md and draws its picture.
+"""RubberBand's evaluation, planned anew: fills in the tables of docs/evidence/evaluation-hpo.md and draws its picture.
 
     python benchmarks/hpo.py --traces DIR [--only TABLE]
 

@@ -27,7 +27,7 @@ from lsf.impact.mix import MIXES
 
 USUAL = {"nodes": 8, "jobs": 90, "seconds": 180.0, "load": 0.35}
 DOCUMENTED = tuple(Condition(mix=mix, **USUAL, virtual=virtual) for virtual in (True, False) for mix in MIXES)
-"""What docs/lsf-impact.md has figures of."""
+"""What docs/evidence/lsf-impact.md has figures of."""
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:

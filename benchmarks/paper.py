@@ -1,4 +1,4 @@
-"""The paper's evaluation and beyond: runs all replays, fills in docs/evaluation.md, draws its pictures.
+"""The paper's evaluation and beyond: runs all replays, fills in docs/evidence/evaluation.md, draws its pictures.
 
     python benchmarks/paper.py --traces DIR --out DIR [--jobs N]
 
@@ -39,7 +39,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for results")
     parser.add_argument("--jobs", type=int, default=1, help="replays at once")
-    parser.add_argument("--doc", type=Path, default=HERE.parent / "docs" / "evaluation.md")
+    parser.add_argument("--doc", type=Path, default=HERE.parent / "docs" / "evidence" / "evaluation.md")
     given = parser.parse_args()
     for grid in GRIDS:
         sweep(grid, given.traces, given.out, given.jobs)

@@ -1,4 +1,4 @@
-"""The pictures of docs/evaluation.md, by name. Colours suit the colour-blind."""
+"""The pictures of docs/evidence/evaluation.md, by name. Colours suit the colour-blind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of docs/evaluation.md, by name: published figures beside ours."""
+"""The tables of docs/evidence/evaluation.md, by name: published figures beside ours."""
 
 from __future__ import annotations
 

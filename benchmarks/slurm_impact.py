@@ -32,7 +32,7 @@ DOCUMENTED = (
     Condition(mix="cores", **USUAL, stock=True),
     Condition(mix="cores", **{**USUAL, "nodes": 64, "jobs": 180, "seconds": 270.0, "load": 0.2}),
 )
-"""What docs/slurm-impact.md has figures of."""
+"""What docs/evidence/slurm-impact.md has figures of."""
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:

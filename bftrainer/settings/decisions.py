@@ -92,7 +92,7 @@ class SharingSettings(Section):
 class DecisionSettings(SharingSettings):
     """These decide which trainers hold which nodes. Replays and sweeps have them, too, as options and as
     parameters: all but `max_failures` and `max_failures_per_h`, as no program fails in a replay.
-    [Formulation](formulation.md) has the mathematics."""
+    [Formulation](contributing/formulation.md) has the mathematics."""
 
     title: ClassVar[str] = "Decisions"
 

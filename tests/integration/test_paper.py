@@ -1,4 +1,4 @@
-"""The paper's evaluation can be run: its sweeps are sound, and docs/evaluation.md shows what they give."""
+"""The paper's evaluation can be run: its sweeps are sound, and docs/evidence/evaluation.md shows what they give."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bftrainer.replay.sweep import grid as description
 
 ROOT = Path(__file__).resolve().parents[2]
 GRIDS = sorted((ROOT / "benchmarks" / "paper").glob("*.yaml"))
-DOC = ROOT / "docs" / "evaluation.md"
+DOC = ROOT / "docs" / "evidence" / "evaluation.md"
 TRACES = ROOT.parent / "shared" / "traces" / "summit-2021"
 
 

@@ -1,4 +1,4 @@
-"""Pages name files that exist, and the tree in docs/architecture.md is the tree."""
+"""Pages name files that exist, and the tree in docs/contributing/architecture.md is the tree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_pages_install_from_the_checkout_or_a_wheel_as_there_is_no_distribution(
 
 
 def test_the_tree_of_the_architecture_is_the_tree() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text()
+    text = (ROOT / "docs" / "contributing" / "architecture.md").read_text()
     block = re.search(r"```\nbftrainer/\n(.*?)```", text, re.DOTALL)
     assert block is not None
     named, folders = set(), [""]
@@ -52,7 +52,7 @@ def test_the_tree_of_the_architecture_is_the_tree() -> None:
 
 
 def test_one_node_event_is_followed_through_at_most_20_files() -> None:
-    text = (ROOT / "docs" / "trainer-life.md").read_text()
+    text = (ROOT / "docs" / "contributing" / "trainer-life.md").read_text()
     section = text.partition("## One node event, file by file\n")[2].partition("\n## ")[0]
     named = set(re.findall(r"`([\w/]+\.py)`", section))
     assert 10 < len(named) <= 20, sorted(named)

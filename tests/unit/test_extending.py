@@ -1,4 +1,4 @@
-"""docs/extending.md describes the ports that there are, and names files that exist."""
+"""docs/contributing/extending.md describes the ports that there are, and names files that exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from bftrainer.ports import Scheduler
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "contributing" / "extending.md").read_text(encoding="utf-8")
 
 
 def test_every_method_of_a_scheduler_is_described() -> None:

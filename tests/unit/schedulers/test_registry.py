@@ -37,7 +37,7 @@ def test_every_scheduler_can_be_made_passes_the_contract_and_has_its_page(name: 
 
 
 def test_the_page_on_the_architecture_names_every_place_that_knows_lsf() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "contributing" / "architecture.md").read_text(encoding="utf-8")
     part = page[page.index("### What LSF took") : page.index("## Decisions worth knowing")]
     known = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)`", part[: part.index("`tests/unit/")])
     found = {
