@@ -87,8 +87,9 @@ lint: install  ## ruff, and deptry: every import comes from a declared dependenc
 	$(BIN)/ruff format --check .
 	$(BIN)/deptry bftrainer
 
-types: install  ## mypy, strict
+types: install  ## mypy, strict; of the benchmarks, that they call what there is
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file benchmarks/mypy.ini benchmarks/*.py
 
 docs: install  ## Write docs/settings.md, docs/cli.md and the tables in docs/site-mode.md anew from the code's own facts
 	$(BIN)/python -m bftrainer.settings.page docs

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from bftrainer.allocate import ALLOCATORS, knapsack, milp, solvers, value
@@ -118,7 +119,7 @@ def exact(repeat: int) -> None:
         ratios = []
         for i in range(repeat):
             one = problem(trainers, nodes, rng)
-            taken, plan = timed(lambda one=one: knapsack.allocate(one))
+            taken, plan = timed(partial(knapsack.allocate, one))
             times["exact"].append(taken)
             if i >= few:
                 continue
@@ -126,7 +127,7 @@ def exact(repeat: int) -> None:
             best, _ = knapsack.profile(value.tables(one.candidates, nodes, 120.0), nodes)
             times["plain"].append((time.perf_counter() - begin) * 1e3)
             assert oracle.same(float(best[-1]), plan.objective)
-            taken, solved = timed(lambda one=one: milp.allocate(one, time_limit_s=600.0))
+            taken, solved = timed(partial(milp.allocate, one, time_limit_s=600.0))
             times["milp"].append(taken)
             assert solved.proven, solved
             assert oracle.same(solved.objective, plan.objective) or trainers >= 1000, (solved.objective, plan)
@@ -167,7 +168,7 @@ def constrained(repeat: int) -> None:
         taken, plans = [], []
         for _ in range(repeat):
             one = make(rng)
-            ms, plan = timed(lambda one=one: ALLOCATORS["auto"](one, settings))
+            ms, plan = timed(partial(ALLOCATORS["auto"], one, settings))
             taken.append(ms)
             plans.append(plan)
         gaps = [plan.gap for plan in plans]
@@ -207,11 +208,11 @@ def by_sizes(repeat: int) -> None:
             base = problem(trainers, nodes, rng)
             for name, sizes in SIZE_SETS.items():
                 one = sized(base, sizes)
-                taken, plan = timed(lambda one=one: knapsack.allocate(one))
+                taken, plan = timed(partial(knapsack.allocate, one))
                 exact_ms[name].append(taken)
                 assert not oracle.infeasibilities(one, plan.counts)
                 if i < few:
-                    taken, solved = timed(lambda one=one: milp.allocate(one, time_limit_s=600.0))
+                    taken, solved = timed(partial(milp.allocate, one, time_limit_s=600.0))
                     milp_ms[name].append(taken)
                     assert oracle.same(solved.objective, plan.objective)
         for name in SIZE_SETS:
@@ -238,7 +239,7 @@ def by_solver() -> None:
         taken = []
         for _ in range(5):
             one = problem(35, 800, rng)
-            ms, plan = timed(lambda one=one, name=name: milp.allocate(one, time_limit_s=60.0, solver=name))
+            ms, plan = timed(partial(milp.allocate, one, time_limit_s=60.0, solver=name))
             assert plan.proven
             taken.append(ms)
         print(f"| {name} | {'yes' if features.sos2 else 'no'} | {statistics.median(taken):.0f} |", flush=True)

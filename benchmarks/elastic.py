@@ -21,9 +21,10 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests/ is not installed
 
@@ -173,7 +174,7 @@ def measured(name: str, where: Path, options: argparse.Namespace) -> Iterator[Ch
     """Yield the changes of one system, which starts on one node and is closed in the end."""
     if name.startswith("plain-"):
         system: System = baselines.SYSTEMS[name.removeprefix("plain-")](where, options.parameters)
-        measure = baselines.measure
+        measure: Callable[[Any, int], Iterator[Change]] = baselines.measure
     else:
         system, measure = Ours(where, options.parameters, name, options.each), Ours.measure
     try:

@@ -34,6 +34,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 SETTLE_S = 1.5
 PATIENCE_S = 120.0
@@ -308,7 +309,7 @@ def _family(pid: int) -> list[int]:
 # the workers
 
 
-def model_of(parameters: int) -> tuple[object, object, object]:
+def model_of(parameters: int) -> tuple[Any, Any, Any]:
     """A network of about so many parameters, a batch for it, and the function that notes a step."""
     import torch
 
@@ -338,7 +339,7 @@ def _work_for_horovod(parameters: int) -> None:
     state = hvd.elastic.TorchState(model=model, optimizer=optimizer, step=0)
 
     @hvd.elastic.run
-    def train(state: object) -> None:
+    def train(state: Any) -> None:
         """Train until killed; every step is committed."""
         while True:
             optimizer.zero_grad()
@@ -380,7 +381,7 @@ def _work_for_torchft(parameters: int) -> None:
     model, batch, note = model_of(parameters)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
 
-    def load(state: dict[str, object]) -> None:
+    def load(state: dict[str, Any]) -> None:
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
 

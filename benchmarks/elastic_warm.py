@@ -68,7 +68,7 @@ async def begin(program: Program, pool: WarmPool | None, output: Path) -> tuple[
         if pool is None:
             del environ["BFTRAINER_WORKER"]
             pid = spawn(
-                program.command, workdir=None, environ=environ, output=log.fileno(), fd=theirs.fileno()
+                program.command, workdir=None, environ=environ, output=log.fileno(), fds=[theirs.fileno()]
             )
         else:
             forked = await pool.fork(

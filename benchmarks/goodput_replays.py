@@ -26,7 +26,7 @@ from bftrainer.replay.dedicated.workload import read_jobs
 
 CLUSTER = ClusterShape(16, 4)
 BASELINES = ("tiresias", "optimus")
-MODES: dict[str, dict[str, bool]] = {
+MODES: dict[str, dict[str, Any]] = {
     "no sizes known": {},
     "declared epochs": {"declared": True},
     "declared epochs, shared profiles": {"declared": True, "shared": True},
@@ -103,7 +103,7 @@ def print_decisions(traces: Path, workload: str) -> None:
             raise EnoughError
         return chosen
 
-    policy.decide = timed  # type: ignore[method-assign]
+    policy.decide = timed  # type: ignore[assignment, method-assign]
     try:
         run(at_once, CLUSTER, policy, shared=True)
     except EnoughError:

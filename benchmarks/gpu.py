@@ -38,6 +38,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests/ is not installed
 
@@ -214,12 +215,16 @@ def stream(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
 
 def snapshots(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
     """Copies of a large state into the memory that an agent shares, without an agent and without a disk."""
+    from bftrainer.elastic.process.channel import Channel
     from bftrainer.elastic.snapshots.saver import Saver
     from bftrainer.elastic.state.checkpoint import Checkpoints
     from bftrainer.elastic.state.training_state import TrainingState
 
-    class Agent:
-        def send(self, kind: str, **said: int) -> None:
+    class Agent(Channel):
+        def __init__(self) -> None:
+            self.said: dict[str, Any] = {}
+
+        def send(self, kind: str, **said: Any) -> None:
             self.said = {"error": "", "saved": True, **said}
 
     device = torch.device("cpu" if options.cpu else "cuda")

@@ -18,7 +18,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -86,7 +86,7 @@ def wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def ratios(given: argparse.Namespace, kind: type[torch.optim.Optimizer], parts: int) -> list[float]:
+def ratios(given: argparse.Namespace, kind: Callable[..., torch.optim.Optimizer], parts: int) -> list[float]:
     """Times with the measurements over those without, of blocks that take turns."""
     courses = []
     size = 0

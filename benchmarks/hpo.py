@@ -1,4 +1,4 @@
-"""RubberBand's evaluation, planned anew: fills in the tables of docs/evidence/evaluation-hpo.md and draws its picture.
+"""RubberBand's evaluation, planned anew: fills in docs/evidence/evaluation-hpo.md and draws its picture.
 
     python benchmarks/hpo.py --traces DIR [--only TABLE]
 
@@ -15,12 +15,12 @@ from pathlib import Path
 
 from hpo_figures import FIGURES
 from hpo_pool import POOLS
-from hpo_tables import TABLES
+from hpo_tables import TABLES, Table
 
 DOC = Path(__file__).parent.parent / "docs" / "evaluation-hpo.md"
 MARKED = re.compile(r"(<!-- table: ([a-z0-9-]+) -->)\n.*?(<!-- end -->)", re.DOTALL)
 
-ALL: dict[str, Callable[[Path], tuple[Sequence[str], list[Sequence[str]]]]] = {**TABLES, **FIGURES, **POOLS}
+ALL: dict[str, Callable[[Path], Table]] = {**TABLES, **FIGURES, **POOLS}
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

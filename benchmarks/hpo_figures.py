@@ -86,8 +86,8 @@ def figure_12(traces: Path) -> Table:
             row += [f"{cost(found.static)}, {cost(found.exact)}", found.saving]
         lines.append(tuple(row))
     head = ["deadline"]
-    for init in ("1 s", "10 s", "100 s"):
-        head += [f"{init} to initialise: fixed, elastic", "saving"]
+    for name in ("1 s", "10 s", "100 s"):
+        head += [f"{name} to initialise: fixed, elastic", "saving"]
     return tuple(head), lines
 
 

@@ -170,7 +170,7 @@ def _fill(world: World, trainers: int, events: int, kept: Path | None) -> None:
         unfinished = sa.select(t.trainers.c.id, t.trainers.c.spec).where(t.trainers.c.ended_at.is_(None))
         for place, (id_, spec) in enumerate(c.execute(unfinished.order_by(t.trainers.c.id)).all()):
             own = {**spec, "command": ["python", str(SCRIPTS / "steady.py")], "workdir": "/", "samples": None}
-            row = {"spec": {**own, "name": GOOD} if place == 0 else own}
+            row: dict[str, Any] = {"spec": {**own, "name": GOOD} if place == 0 else own}
             row |= {"name": GOOD} if place == 0 else {}
             c.execute(t.trainers.update().where(t.trainers.c.id == id_).values(**row))
     if kept is not None:

@@ -18,6 +18,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # lsf/ is not installed
 
@@ -25,7 +26,7 @@ from benchmarks.testbeds.impact import benchmark
 from lsf.impact.condition import Condition
 from lsf.impact.mix import MIXES
 
-USUAL = {"nodes": 8, "jobs": 90, "seconds": 180.0, "load": 0.35}
+USUAL: dict[str, Any] = {"nodes": 8, "jobs": 90, "seconds": 180.0, "load": 0.35}
 DOCUMENTED = tuple(Condition(mix=mix, **USUAL, virtual=virtual) for virtual in (True, False) for mix in MIXES)
 """What docs/evidence/lsf-impact.md has figures of."""
 

@@ -1,4 +1,4 @@
-"""The paper's evaluation and beyond: runs all replays, fills in docs/evidence/evaluation.md, draws its pictures.
+"""The paper's evaluation and beyond: runs all replays, fills in evidence/evaluation.md, draws its pictures.
 
     python benchmarks/paper.py --traces DIR --out DIR [--jobs N]
 

@@ -17,6 +17,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # slurm/ is not installed
 
@@ -24,7 +25,7 @@ from benchmarks.testbeds.impact import benchmark
 from slurm.impact.condition import Condition
 from slurm.testbed.mix import MIXES
 
-USUAL = {"nodes": 8, "jobs": 90, "seconds": 180.0, "load": 0.35, "shared": True}
+USUAL: dict[str, Any] = {"nodes": 8, "jobs": 90, "seconds": 180.0, "load": 0.35, "shared": True}
 DOCUMENTED = (
     Condition(mix="cores", **USUAL),
     Condition(mix="everything", **USUAL),

@@ -20,7 +20,7 @@ NODES, USERS, JOBS = 5000, 10, 500
 NAMES = [f"n{i:04}" for i in range(NODES)]
 NOW = 1e9
 OURS = SlurmOwnJobs("abcdef01", "bftrainer", None, "backfill", frozenset({"batch"}))
-ROW = NodeRow("", "ALLOCATED", frozenset(), ("batch", "backfill"), ("f1", "f2"), "", 0, 64, 256_000)
+ROW = NodeRow("", "ALLOCATED", frozenset(), ("batch", "backfill"), ("f1", "f2"), "", (), 64, 256_000)
 KINDS: dict[str, Callable[[int], dict[str, object]]] = {
     "alike": lambda i: {},
     "of many sizes": lambda i: {"cpus": 1 + i % 60, "memory_mb": i + 1},

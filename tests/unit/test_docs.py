@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "bftrainer"
 PLUGIN = re.compile(r"(schedulers|launch)/\w+/")
-PAGES = sorted([ROOT / "README.md", ROOT / "SECURITY.md", *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), ROOT / "slurm" / "README.md", *ROOT.glob("docs/**/*.md")])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -21,6 +21,23 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     for name in named:
         places = (ROOT / name, PACKAGE / name, page.parent / name, ROOT / "trainers" / Path(name).name)
         assert any(place.exists() for place in places), f"{page.name} names {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_pages_and_headings_that_are_there(page: Path) -> None:
+    text = re.sub(r"(?ms)^```.*?^```$|`[^`\n]*`", "", page.read_text())
+    for target in re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        other = page.parent / path if path else page
+        assert other.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in _anchors(other), f"{page.name} links to {target}"
+
+
+def _anchors(page: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text())
+    headings = re.findall(r"(?m)^#+ (.+)$", text)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -59,9 +76,8 @@ def test_one_node_event_is_followed_through_at_most_20_files() -> None:
 
 
 def test_the_lines_that_a_kind_of_script_needs_stand_in_its_script() -> None:
-    rows = re.findall(
-        r"^\| [^|]+ \| `(\w+\.py)` \| (.+) \|$", (ROOT / "docs" / "your-script.md").read_text(), re.MULTILINE
-    )
+    page = (ROOT / "docs" / "evidence" / "scripts.md").read_text()
+    rows = re.findall(r"^\| [^|]+ \| `(\w+\.py)` \| (.+) \|$", page, re.MULTILINE)
     kinds = ROOT / "tests" / "support" / "scripts" / "kinds"
     assert {name for name, _ in rows} == {path.name for path in kinds.glob("*.py")} - {"material.py"}
     prose = {"parts=", "scheduler.step()"}

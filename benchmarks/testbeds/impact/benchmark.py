@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ClusterShell.RangeSet import RangeSet, RangeSetParseError
 
@@ -73,7 +73,7 @@ def options(description: str | None, mixes: Collection[str], out: Path) -> argpa
     return parser
 
 
-def common(args: argparse.Namespace) -> dict[str, object]:
+def common(args: argparse.Namespace) -> dict[str, Any]:
     """What the options say of every batch system's condition."""
     return {
         "mix": args.mix,

@@ -1,4 +1,4 @@
-"""The published log of Philly, where it is beside this checkout: what docs/evidence/evaluation.md says of it."""
+"""The published log of Philly, where it is beside this checkout: what evidence/evaluation.md says of it."""
 
 from __future__ import annotations
 
