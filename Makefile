@@ -31,7 +31,7 @@ SMOKE := test_testbed.py test_check_of_slurm.py test_slurm_scheduler.py::TestSlu
 # Debian's trixie and sid have later Pythons, too, with a PyTorch for each
 DEBIAN_OF_PYTHON := $(if $(filter 3.13,$(PY)),24,26)
 
-.PHONY: help install horovod demo hpo-demo slurm-demo lsf-demo test nightly lint types docs unit integration hostile cluster smoke python soak impact slurm slurm24 slurm26 wheel bench gpu evaluation clean
+.PHONY: help install horovod demo hpo-demo slurm-demo lsf-demo test nightly lint types docs unit integration hostile cluster smoke python soak impact slurm slurm24 slurm26 wheel bench gpu evaluation evidence clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -91,9 +91,13 @@ types: install  ## mypy, strict; of the benchmarks, that they call what there is
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file benchmarks/mypy.ini benchmarks/*.py
 
-docs: install  ## Write docs/settings.md, docs/cli.md and the tables in docs/site-mode.md anew from the code's own facts
+docs: install  ## Write docs/settings.md, docs/cli.md, the tables in docs/site-mode.md and docs/evidence anew from the code's own facts
 	$(BIN)/python -m bftrainer.settings.page docs
 	$(BIN)/python -m bftrainer.cli.shared.reference docs
+	$(BIN)/python benchmarks/evidence.py --write docs/evidence/README.md
+
+evidence: install  ## Repeat what the documentation claims, as far as an hour allows (TRACES=folder of the published logs, ONLY=word)
+	$(BIN)/python benchmarks/evidence.py $(if $(TRACES),--traces $(abspath $(TRACES))) $(if $(ONLY),--only $(ONLY))
 
 unit: install  ## The tests of the pure core and of everything that needs no daemon
 	$(BIN)/python -m pytest -n $(AT_ONCE) tests/unit

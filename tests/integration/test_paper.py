@@ -1,4 +1,4 @@
-"""The paper's evaluation can be run: its sweeps are sound, and evidence/evaluation.md shows what they give."""
+"""The paper's evaluation can be run: its sweeps are sound, and evidence/evaluation.md shows their results."""
 
 from __future__ import annotations
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "bftrainer"
+EVIDENCE = ROOT / "benchmarks" / "evidence.py"
 PLUGIN = re.compile(r"(schedulers|launch)/\w+/")
 PAGES = sorted([*ROOT.glob("*.md"), ROOT / "slurm" / "README.md", *ROOT.glob("docs/**/*.md")])
 
@@ -38,6 +42,21 @@ def _anchors(page: Path) -> set[str]:
     text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text())
     headings = re.findall(r"(?m)^#+ (.+)$", text)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_index_of_evidence_is_that_of_the_claims(tmp_path: Path) -> None:
+    """And each claim's page and script are there; a claim that is checked names a number."""
+    index, written = ROOT / "docs" / "evidence" / "README.md", tmp_path / "index.md"
+    written.write_text(index.read_text())
+    subprocess.run([sys.executable, EVIDENCE, "--write", str(written)], check=True)
+    assert written.read_text() == index.read_text(), "make docs"
+    claims = tomllib.loads(EVIDENCE.with_suffix(".toml").read_text())["claim"]
+    for claim in claims:
+        assert (index.parent / f"{claim['page']}.md").exists()
+        assert all((ROOT / name).exists() for name in re.findall(r"benchmarks/\w+\.py", claim["command"]))
+        assert ("pattern" in claim) == ("value" in claim) == ("spread" in claim)
+        if "pattern" in claim:
+            assert 1 <= re.compile(claim["pattern"]).groups <= 2
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
