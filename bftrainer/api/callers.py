@@ -65,6 +65,7 @@ class Callers:
     ) -> None:
         self._site, self._admins, self._munge = site, admins, munge
         self._users = Lookups(self._look_up, what="the directory of users (NSS)", timeout_s=lookup_s)
+        self._named: set[int] = set()
 
     async def of(self, request: web.Request) -> Caller:
         """Return the user that sent a request.
@@ -79,9 +80,19 @@ class Callers:
             uid = peer_uid(peer)
         else:
             uid = await self._authenticated(request)
+        try:
+            caller = await self._users.find((uid, frozenset(self._admins())))
+        except NotAllowedError:
+            self._named.discard(uid)
+            raise
+        self._named.add(uid)
         if connection := connection_of(request):
             connection.place.belongs_to(uid)
-        return await self._users.find((uid, frozenset(self._admins())))
+        return caller
+
+    def named(self, uid: int) -> bool:
+        """Return whether it is known that a user number has a name: that of an earlier request."""
+        return uid in self._named
 
     def _look_up(self, asked: tuple[int, frozenset[str]]) -> Caller:
         return self.known(asked[0])

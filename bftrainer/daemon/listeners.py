@@ -86,10 +86,11 @@ class Listeners:
 
     async def _to_users(self, stack: AsyncExitStack, settings: Settings, room: DescriptorShare) -> None:
         places = self._admission(lambda now: _bounds(now, room.users))
+        callers = self._callers()
         users = partial(
             users_application,
             self.service,
-            self._callers(),
+            callers,
             max_request=1000 * max(REQUEST_KB, 2 * settings.max_spec_kb),
         )
         if settings.mode == "site" and (found := socket_danger(settings.socket, os.geteuid())):
@@ -100,6 +101,7 @@ class Listeners:
             bind_unix(settings.socket, for_all=settings.mode == "site"),
             places,
             settings.socket,
+            named=callers.named,
         )
         if settings.listen_users:
             await _serve(stack, users(), bind(settings.listen_users, "listen_users"), places)
@@ -161,10 +163,12 @@ async def _serve(
     places: Admission,
     path: Path | None = None,
     portion: int = PORTION,
+    named: Callable[[int], bool] = lambda uid: True,
 ) -> None:
-    """Serve an application until the stack is unwound; a Unix socket's `path` goes with it."""
+    """Serve an application until the stack is unwound; a Unix socket's `path` goes with it. `named` is of
+    which users a name is known."""
     if path is not None:
         stack.callback(path.unlink, missing_ok=True)
-    listener = Listener(app, bound, places, portion)
+    listener = Listener(app, bound, places, portion, named)
     stack.push_async_callback(listener.cleanup)
     await listener.start()

@@ -11,6 +11,7 @@ import ipaddress
 import socket as socket_
 import struct
 import time
+from collections.abc import Callable
 
 from aiohttp import web
 
@@ -32,16 +33,27 @@ LINGERING = 32
 """So many refused connections are open at once."""
 IPV6_SITE = 64
 """An IPv6 client has a whole network of addresses: its first so many bits count as one address."""
+LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
+"""So has a client on this machine."""
+SUBORDINATE = 1 << 16
+"""A user has so many subordinate numbers (/etc/subuid), as each of which it can connect: numbers without a
+name count together, by so many in a row."""
 
 
 class Listener:
-    """Serves an application on a bound socket, until `cleanup`; reads portions of so many bytes."""
+    """Serves an application on a bound socket, until `cleanup`; reads portions of so many bytes. `named` says
+    of which user numbers it is known that they have a name."""
 
     def __init__(
-        self, app: web.Application, bound: socket_.socket, admission: Admission, portion: int = PORTION
+        self,
+        app: web.Application,
+        bound: socket_.socket,
+        admission: Admission,
+        portion: int = PORTION,
+        named: Callable[[int], bool] = lambda uid: True,
     ) -> None:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        self._bound, self._admission, self._portion = bound, admission, portion
+        self._bound, self._admission, self._portion, self._named = bound, admission, portion, named
         self._server: web.Server | None = None
         self._arriving: set[asyncio.Task[None]] = set()
         self._refused = 0  # connections that were, and are open yet
@@ -89,7 +101,7 @@ class Listener:
         """Serve a connection, or close it; whether it is served."""
         client.setblocking(False)
         try:
-            place = self._admission.enter(owner_of(client, address))
+            place = self._admission.enter(owner_of(client, address, self._named))
         except BusyError as error:
             self._refuse(client, error)
             return False
@@ -137,20 +149,24 @@ class Listener:
         self._admission.failed(f"cannot accept connections: {error.strerror}")
 
 
-def owner_of(client: socket_.socket, address: object) -> Owner:
-    """To whom a connection is counted: to the user at the other end of a Unix socket, as the kernel says;
-    over TCP to the address.
+def owner_of(client: socket_.socket, address: object, named: Callable[[int], bool]) -> Owner:
+    """To whom a connection is counted: to the user at the other end of a Unix socket, as the kernel says, once
+    the user is known to have a name; over TCP to the address.
 
     Raises:
         OSError: the client is gone.
     """
     if client.family == socket_.AF_UNIX:
-        return "user", peer_uid(client)
+        uid = peer_uid(client)
+        if named(uid):
+            return "user", uid
+        first = uid - uid % SUBORDINATE
+        return "unnamed", f"uids {first} to {first + SUBORDINATE - 1}"
     host = ipaddress.ip_address(address[0].partition("%")[0])  # type: ignore[index]  # (host, port, ...)
+    host = getattr(host, "ipv4_mapped", None) or host
     if isinstance(host, ipaddress.IPv6Address):
-        mapped = host.ipv4_mapped
-        return "address", str(mapped or ipaddress.ip_network((host, IPV6_SITE), strict=False))
-    return "address", str(host)
+        return "address", str(ipaddress.ip_network((host, IPV6_SITE), strict=False))
+    return "address", str(LOOPBACK if host in LOOPBACK else host)
 
 
 def peer_uid(client: socket_.socket) -> int:

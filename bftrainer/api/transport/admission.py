@@ -15,7 +15,8 @@ from bftrainer.errors import BftrainerError
 from bftrainer.wire.rates import Bucket
 
 Owner = tuple[str, int | str]
-"""To whom connections are counted: ("user", uid) where that is known, else ("address", IP address)."""
+"""To whom connections are counted: ("user", uid) where that is known, else ("address", IP address) or
+("unnamed", numbers of users)."""
 
 RETRY_S = 1
 """When a client that was refused may try again: seconds, of which HTTP knows only whole ones."""

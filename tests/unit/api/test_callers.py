@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import grp
 import os
 import pwd
+import socket
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -85,3 +89,17 @@ names = st.text(st.characters(codec="ascii", categories=["L", "N"]), max_size=3)
 def test_only_admins_see_what_is_others(user: str, owner: str, admin: bool) -> None:
     assert Caller(user, 1, admin).may_see(owner) is (admin or user == owner)
     assert not NOBODY.may_see(owner)
+
+
+def test_a_user_is_known_by_name_after_its_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    callers = Callers(site=True)
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    request: Any = SimpleNamespace(get_extra_info=lambda name: ours, protocol=None)
+    with ours, theirs:
+        for uid in (1001, 5555):
+            assert not callers.named(uid)
+            monkeypatch.setattr("bftrainer.api.callers.peer_uid", lambda client, uid=uid: uid)
+            with contextlib.suppress(NotAllowedError):
+                asyncio.run(callers.of(request))
+    assert callers.named(1001)
+    assert not callers.named(5555)

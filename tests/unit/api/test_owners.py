@@ -4,33 +4,62 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from bftrainer.api.transport import accept
 from bftrainer.api.transport.accept import owner_of
 from bftrainer.api.transport.admission import Owner
 
 
-def owner(listener: socket.socket, client: socket.socket) -> Owner:
+def everybody(uid: int) -> bool:
+    return True
+
+
+def nobody(uid: int) -> bool:
+    return False
+
+
+def owner(
+    listener: socket.socket, client: socket.socket, named: Callable[[int], bool] = everybody
+) -> Owner:
     """To whom a connection of `client` is counted."""
     with closing(listener), closing(client):
         listener.listen()
         client.connect(listener.getsockname())
         accepted, address = listener.accept()
         with closing(accepted):
-            return owner_of(accepted, address)
+            return owner_of(accepted, address, named)
+
+
+def unix(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    return listener
 
 
 def test_on_a_unix_socket_to_its_user(tmp_path: Path) -> None:
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(tmp_path / "s"))
-    assert owner(listener, socket.socket(socket.AF_UNIX)) == ("user", os.geteuid())
+    assert owner(unix(tmp_path / "s"), socket.socket(socket.AF_UNIX)) == ("user", os.geteuid())
 
 
-def test_over_tcp_to_its_address() -> None:
-    assert owner(socket.create_server(("127.0.0.1", 0)), socket.socket()) == ("address", "127.0.0.1")
+@pytest.mark.parametrize(
+    ("uid", "counted"), [(1000, "uids 0 to 65535"), (100_000, "uids 65536 to 131071")]
+)
+def test_numbers_without_a_known_name_count_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, counted: str
+) -> None:
+    """A user can connect as each of its subordinate numbers."""
+    for number in (uid, uid + 1):
+        monkeypatch.setattr(accept, "peer_uid", lambda client, number=number: number)
+        found = owner(unix(tmp_path / str(number)), socket.socket(socket.AF_UNIX), nobody)
+        assert found == ("unnamed", counted)
+
+
+def test_over_tcp_to_its_address_and_on_this_machine_to_all_of_loopback() -> None:
+    assert owner(socket.create_server(("127.0.0.1", 0)), socket.socket()) == ("address", "127.0.0.0/8")
 
 
 @pytest.mark.parametrize(
@@ -38,6 +67,7 @@ def test_over_tcp_to_its_address() -> None:
     [
         ("10.1.2.3", "10.1.2.3"),
         ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("127.9.8.7", "127.0.0.0/8"),
         ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
         ("2001:db8:1:2:ffff::", "2001:db8:1:2::/64"),
         ("fe80::1%eth0", "fe80::/64"),
@@ -45,4 +75,4 @@ def test_over_tcp_to_its_address() -> None:
 )
 def test_an_ipv6_client_has_one_share_for_its_whole_network(host: str, counted: str) -> None:
     with socket.socket() as client:
-        assert owner_of(client, (host, 4711, 0, 0)) == ("address", counted)
+        assert owner_of(client, (host, 4711, 0, 0), everybody) == ("address", counted)
