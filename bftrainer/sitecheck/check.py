@@ -34,7 +34,7 @@ def daemon(settings: Settings) -> Finding:
 
 
 async def _asked(settings: Settings, user: str) -> list[Finding]:
-    found = [machine.descriptors(settings), await machine.munge(settings)]
+    found = [machine.descriptors(settings), *machine.ports(settings), await machine.munge(settings)]
     found += await machine.sudo(settings, user)
     found += await machine.unit(settings)
     own = SCHEDULERS[settings.scheduler].check

@@ -23,6 +23,8 @@ from bftrainer.state_dir.lock import holder_of
 DESCRIPTORS = 8192
 """A daemon needs one for each connection."""
 COMMAND_S = 10.0
+UNPRIVILEGED = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+"""From which port on every user may listen."""
 UNIT = (
     "LoadState",
     "ActiveState",
@@ -48,6 +50,29 @@ def descriptors(settings: Settings) -> Finding:
         said = f"{of} may open {limit} files; each agent and each client takes one"
         return warning("descriptors", said, f"LimitNOFILE in its unit, or ulimit -n {DESCRIPTORS}")
     return ok("descriptors", f"{of} may open {limit} files")
+
+
+def ports(settings: Settings, file: Path = UNPRIVILEGED) -> list[Finding]:
+    """Whether every user of this machine can take the daemon's ports while it is down."""
+    if settings.mode == "single":
+        return []
+    given = {"listen": settings.listen, "listen_users": settings.listen_users}
+    known = {name: at.rpartition(":")[2] for name, at in given.items() if at}
+    try:
+        free_from = int(file.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        free_from = 1024
+    open_to_all = {name: port for name, port in known.items() if int(port) >= free_from}
+    if not open_to_all:
+        return [ok("ports", "no other user can take them")] if known else []
+    named = ", ".join(f"{name} ({port})" for name, port in open_to_all.items())
+    return [
+        warning(
+            "ports",
+            f"{named}: every user here can take it while the daemon is down, which then cannot start",
+            f"take ports below {free_from}, with the drop-in jobscripts/bftrainer-ports.conf",
+        )
+    ]
 
 
 async def munge(settings: Settings) -> Finding:

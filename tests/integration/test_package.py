@@ -142,6 +142,7 @@ def the_files_are_there(installed: Installed, tmp_path: Path) -> None:
     for name in (
         "bftrainer.service",
         "bftrainer-no-sudo.conf",
+        "bftrainer-ports.conf",
         "bftrainer-user.service",
         "grafana-dashboard.json",
     ):

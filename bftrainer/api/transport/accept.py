@@ -150,8 +150,8 @@ class Listener:
 
 
 def owner_of(client: socket_.socket, address: object, named: Callable[[int], bool]) -> Owner:
-    """To whom a connection is counted: to the user at the other end of a Unix socket, as the kernel says, once
-    the user is known to have a name; over TCP to the address.
+    """To whom a connection is counted: to the user at the other end of a Unix socket, as the kernel says,
+    once the user is known to have a name; over TCP to the address.
 
     Raises:
         OSError: the client is gone.

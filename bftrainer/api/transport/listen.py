@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import pwd
 import socket as socket_
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from bftrainer.api.transport.sockets import refuse_descriptors
 from bftrainer.errors import BftrainerError
 
 LOOPBACK = "127.0.0.1"
+TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+LISTENING = "0A"
+"""The state of a socket that listens, as the kernel's tables have it."""
 
 
 def bind(address: str, setting: str = "listen") -> socket_.socket:
@@ -25,7 +31,29 @@ def bind(address: str, setting: str = "listen") -> socket_.socket:
         found = socket_.getaddrinfo(host.strip("[]"), int(port), type=socket_.SOCK_STREAM)
         return socket_.create_server(found[0][4][:2], family=found[0][0])
     except (OSError, ValueError, OverflowError) as error:
-        raise BftrainerError(f"{setting} {address}: {error}; give host:port of this machine") from error
+        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        whose = f" ({holders})" if taken and (holders := held_by(int(port))) else ""
+        raise BftrainerError(
+            f"{setting} {address}: {error}{whose}; give host:port of this machine"
+        ) from error
+
+
+def held_by(port: int, tables: Iterable[Path] = TCP_TABLES) -> str:
+    """Return which users listen at a port of this machine, in words; "" if the kernel does not say."""
+    found = set()
+    for table in tables:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            rows = [line.split() for line in table.read_text(encoding="ascii").splitlines()[1:]]
+            at = f":{port:04X}"
+            found |= {int(row[7]) for row in rows if row[1].endswith(at) and row[3] == LISTENING}
+    return f"user {' and '.join(map(_user_name, sorted(found)))} listens there" if found else ""
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def bind_loopback(port: int) -> socket_.socket:

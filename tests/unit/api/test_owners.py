@@ -23,9 +23,7 @@ def nobody(uid: int) -> bool:
     return False
 
 
-def owner(
-    listener: socket.socket, client: socket.socket, named: Callable[[int], bool] = everybody
-) -> Owner:
+def owner(listener: socket.socket, client: socket.socket, named: Callable[[int], bool] = everybody) -> Owner:
     """To whom a connection of `client` is counted."""
     with closing(listener), closing(client):
         listener.listen()
@@ -45,9 +43,7 @@ def test_on_a_unix_socket_to_its_user(tmp_path: Path) -> None:
     assert owner(unix(tmp_path / "s"), socket.socket(socket.AF_UNIX)) == ("user", os.geteuid())
 
 
-@pytest.mark.parametrize(
-    ("uid", "counted"), [(1000, "uids 0 to 65535"), (100_000, "uids 65536 to 131071")]
-)
+@pytest.mark.parametrize(("uid", "counted"), [(1000, "uids 0 to 65535"), (100_000, "uids 65536 to 131071")])
 def test_numbers_without_a_known_name_count_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, counted: str
 ) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import pwd
+import re
+import socket
 import stat
 from pathlib import Path
 
 import pytest
 
-from bftrainer.api.transport.listen import bind_unix
+from bftrainer.api.transport.listen import bind, bind_unix, held_by
 from bftrainer.errors import BftrainerError
 
 
@@ -22,9 +25,9 @@ def reachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def listening(socket: Path, *, for_all: bool) -> int:
-    bind_unix(socket, for_all=for_all).close()
-    return socket.stat().st_mode & 0o777
+def listening(at: Path, *, for_all: bool) -> int:
+    bind_unix(at, for_all=for_all).close()
+    return at.stat().st_mode & 0o777
 
 
 def test_the_socket_is_for_its_owner_or_for_all(reachable: Path) -> None:
@@ -50,3 +53,18 @@ def test_where_no_socket_can_be(reachable: Path, path: str, for_all: bool, words
     (reachable / "closed").mkdir(mode=0o700)
     with pytest.raises(BftrainerError, match=words):
         listening(reachable / path, for_all=for_all)
+
+
+def test_who_has_taken_a_port_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        me = pwd.getpwuid(os.geteuid()).pw_name
+        with pytest.raises(
+            BftrainerError, match=f"listen 127.0.0.1:{port}: .*user {re.escape(me)} listens there"
+        ):
+            bind(f"127.0.0.1:{port}")
+
+
+def test_what_the_kernel_does_not_say_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "odd").write_text("sl\n 0: 0100007F:1D28\n")
+    assert held_by(7464, (tmp_path / "odd", tmp_path / "none")) == ""

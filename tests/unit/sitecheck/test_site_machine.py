@@ -148,3 +148,17 @@ def test_a_munged_that_does_not_answer_is_wrong(tmp_path: Path) -> None:
     own = settings(tmp_path, munge=True, listen_users="127.0.0.1:7465", munge_socket=str(tmp_path / "none"))
     found = asyncio.run(machine.munge(own))
     assert (found.level, "start munged" in found.remedy) == (Level.WRONG, True)
+
+
+@pytest.mark.parametrize(
+    ("listen", "level"), [("10.0.0.1:7464", Level.WARNING), ("10.0.0.1:764", Level.OK), ("", None)]
+)
+def test_users_can_take_ports_above_those_of_the_system(
+    tmp_path: Path, listen: str, level: Level | None
+) -> None:
+    start = tmp_path / "start"
+    start.write_text("1024\n")
+    given = {"socket": "/run/bftrainer/daemon.sock", "exec_prefix": "sudo -n -u {user} --", "listen": listen}
+    found = machine.ports(settings(tmp_path, mode="site", **given), start)
+    assert [finding.level for finding in found] == ([] if level is None else [level])
+    assert machine.ports(settings(tmp_path, listen=listen), start) == []
