@@ -88,6 +88,8 @@ def _proof(answer: DeadlineAnswer, unit: str) -> str:
     """What is known of how much cheaper a plan could be."""
     if "exact" not in answer.others:
         return "not proven: of plans that share nodes trial by trial, only fixed numbers of nodes are tried"
+    if answer.others["exact"] is None:
+        return "exact: no even plan was found that is on time"
     if answer.proven:
         return "exact: proven, no even plan that is on time on average is cheaper"
     bound = "" if answer.bound is None else f"; none costs less than {money(answer.bound, unit)}"

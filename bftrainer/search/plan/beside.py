@@ -13,11 +13,11 @@ from operator import add
 
 from bftrainer.search.plan import at_once as held
 from bftrainer.search.plan import planner
-from bftrainer.search.plan.baselines import StagePlan
+from bftrainer.search.plan.baselines import StagePlan, worth
 from bftrainer.search.plan.methods.exact import TOLERANCE
 from bftrainer.search.plan.model.experiment import MOST_STAGES, Experiment, joined
 from bftrainer.search.plan.model.profile import ExperimentProfile, Per
-from bftrainer.search.plan.model.simulate import Simulator
+from bftrainer.search.plan.model.simulate import PlanEstimate, Simulator
 from bftrainer.search.plan.planner import Costs, DeadlineAnswer
 from bftrainer.search.plan.pools.execution import side_by_side
 from bftrainer.search.plan.soonest import Later, Order, Ways
@@ -113,9 +113,7 @@ def together(experiments: Sequence[Experiment], question: Question) -> Whole:
     ways = [*_beside(alone, own)]
     if row is not None and question.shown(row.answer):
         ways.append((Order.ROW, [row]))
-    at_once = None
-    if question.method is None and (len(alone) > 1 or not ways):
-        at_once = _at_once(experiments, question)
+    at_once = _at_once(experiments, question) if question.method is None else None
     if at_once is not None and question.shown(at_once[0].answer):
         ways.append((Order.AT_ONCE, [at_once[0]]))
     tried = tuple(
@@ -126,9 +124,10 @@ def together(experiments: Sequence[Experiment], question: Question) -> Whole:
     if not ways:
         return _refused(alone, row, at_once, question, tried)
     order, parts = min(ways, key=lambda way: _worth(way[1], question))
-    if len(alone) == 1 and order is Order.BESIDE:
-        return Whole(parts, order, tried, proven=parts[0].answer.proven)
-    return Whole(parts, order, tried, proven=_cost(parts, question) <= _bound(alone, question.profile))
+    if len(alone) == 1:
+        one = alone[0] if at_once is None else _one_of_all(alone[0], at_once[0])
+        return Whole([one], order, tried, proven=one.answer.proven)
+    return Whole(parts, order, tried, proven=_cost(parts, question) <= _bound(alone, question))
 
 
 def _refused(
@@ -199,6 +198,18 @@ def _at_once(experiments: Sequence[Experiment], question: Question) -> tuple[Pla
     return Planned(simulator, answer), plans
 
 
+def _one_of_all(stages: Planned, held: Planned) -> Planned:
+    """One experiment, whose plans in stages and trial by trial are compared with each other."""
+    own, other = stages.answer, held.answer
+    chosen = min((plan for plan in (own.chosen, other.chosen) if plan), key=worth, default=None)
+
+    def fresh(plan: StagePlan) -> PlanEstimate:
+        return (own if plan.steps else other).fresh(plan)
+
+    every = {**own.others, **other.others}
+    return replace(stages, answer=replace(own, chosen=chosen, others=every, fresh=fresh))
+
+
 def _worth(parts: Sequence[Planned], question: Question) -> tuple[float, float]:
     """A key that sorts ways as `worth` sorts plans."""
     found = [question.shown(part.answer) for part in parts]
@@ -206,15 +217,15 @@ def _worth(parts: Sequence[Planned], question: Question) -> tuple[float, float]:
     return float(f"{_cost(parts, question):.9g}"), longest
 
 
-def _bound(alone: Sequence[Planned], profile: ExperimentProfile) -> float:
+def _bound(alone: Sequence[Planned], question: Question) -> float:
     """No even plan of all experiments costs less, in whatever order they go on.
 
     Where new nodes come at once and cost nothing, none is cheaper because another experiment used its nodes
-    before: each experiment costs what it costs alone, or more. Else nothing is known.
+    before: each experiment costs what it costs alone, or more. Else nothing is known, nor with a chance.
     """
-    billing = profile.billing
+    profile, billing = question.profile, question.profile.billing
     free = not (profile.scale.mean or profile.init.mean or billing.fetch)
-    if not free or (billing.minimum_s and billing.per is Per.NODE):
+    if question.chance is not None or not free or (billing.minimum_s and billing.per is Per.NODE):
         return -math.inf
     bounds = [part.answer.bound for part in alone]
     return sum(-math.inf if bound is None else bound for bound in bounds) * (1 + TOLERANCE)

@@ -32,7 +32,8 @@ class DeadlineAnswer:
         fastest: The plan that ends first, whatever it costs.
         others: Method -> its cheapest plan on time; None if it has none.
         bound: No plan of the tables that is on time on average costs less; None if none is on time.
-        proven: Whether the exact plan is known to be the cheapest of the tables.
+        proven: Whether the exact plan is known to be the cheapest of the tables; never with a chance: a plan
+            that is late on average may be on time often enough.
         fresh: Method -> its plan on draws that it was not made with.
     """
 
@@ -79,7 +80,7 @@ def plan(simulator: Simulator, deadline_s: float, chance: float | None = None) -
         "static": static,
         "naive elastic": best([*naive]),
     }
-    proven = proof.proven and proof.plan is not None and until == deadline_s
+    proven = proof.proven and proof.plan is not None and chance is None
     chosen = best([*others.values()])  # of equal ones the exact plan
     return DeadlineAnswer(
         deadline_s,

@@ -38,7 +38,7 @@ def run(folder: Path, *words: str, search: str = "search.yaml") -> Result:
 
 
 def test_a_plan_is_a_table_by_stage_with_time_and_cost(folder: Path) -> None:
-    found = run(folder, "--deadline", "3m")
+    found = run(folder, "--deadline", "3m", "--method", "exact")
     assert found.exit_code == 0
     rows = [line.split() for line in found.output.splitlines() if line.strip()[:1].isdigit()]
     assert [row[1:3] for row in rows] == [["8", "2"], ["4", "4"], ["2", "8"]]
@@ -48,12 +48,29 @@ def test_a_plan_is_a_table_by_stage_with_time_and_cost(folder: Path) -> None:
 
 
 def test_the_same_as_json(folder: Path) -> None:
-    found = json.loads(run(folder, "--deadline", "3m", "--json").output)
+    found = json.loads(run(folder, "--deadline", "3m", "--method", "exact", "--json").output)
     own = found["experiments"][0]
     assert found["feasible"] and found["unit"] == "$"
     assert own["plan"]["jct_s"] <= 180
     assert own["plan"]["cost"] == pytest.approx(sum(s["cost"] for s in own["plan"]["stages"]))
     assert own["lower_bound"] <= own["plan"]["cost"] <= own["planners"]["static"]["cost"]
+
+
+def test_a_later_deadline_costs_what_was_told_and_never_more(folder: Path) -> None:
+    """Nine trials on four nodes fit unevenly: trial by trial is cheaper than in stages, for any deadline."""
+    (folder / "search.yaml").write_text("stages: [{trials: 9, iterations: 17}]\n")
+    (folder / "profile.yaml").write_text(
+        "curve: [[1, 100], [2, 136.6], [4, 246], [8, 307.2]]\niteration_samples: 3000\nnode_workers: 4\n"
+        "nodes: 5\nstart: 5\nsync: 3\n"
+    )
+    later = json.loads(run(folder, "--deadline", "1s", "--json").output)["later"]
+    assert len(later) == 6
+    for one in later:
+        told = json.loads(run(folder, "--deadline", f"{one['deadline_s'] + 0.001:.3f}s", "--json").output)
+        assert told["experiments"][0]["plan"]["cost"] == pytest.approx(one["cost"])
+    assert [one["cost"] for one in later] == sorted((one["cost"] for one in later), reverse=True)
+    shown = run(folder, "--deadline", f"{later[2]['deadline_s'] + 0.001:.3f}s").output
+    assert "trial by trial plan" in shown and "exact: proven" in shown
 
 
 def test_a_method_may_be_named(folder: Path) -> None:

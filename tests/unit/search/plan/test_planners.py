@@ -17,7 +17,7 @@ from bftrainer.search.plan.baselines import cheapest, fixed_sizes, fixed_trials
 from bftrainer.search.plan.methods.exact import exact, fastest
 from bftrainer.search.plan.methods.greedy import greedy, repaired
 from bftrainer.search.plan.model.experiment import Experiment, Stage, hyperband, joined, successive_halving
-from bftrainer.search.plan.model.profile import Billing, ExperimentProfile, Latency, Per, Spread
+from bftrainer.search.plan.model.profile import Billing, ExperimentProfile, Family, Latency, Per, Spread
 from bftrainer.search.plan.model.simulate import PlanEstimate, Simulator
 from bftrainer.search.plan.model.step import PlanStep, allocations
 from bftrainer.search.plan.model.table import price, tabulate
@@ -518,6 +518,18 @@ def test_of_ways_that_end_as_soon_the_cheapest_is_shown_where_nothing_is_on_time
     shown = [part.answer.fastest for part in whole.parts]
     assert max(plan.estimate.jct_s for plan in shown) == pytest.approx(103.06, abs=0.01)
     assert sum(plan.estimate.total for plan in shown) == pytest.approx(1.684, abs=0.001), "and not $1.774"
+
+
+def test_nothing_is_proven_with_a_chance() -> None:
+    """A trial that is late on average and on time in most draws costs less with one worker than with two."""
+    own = ExperimentProfile(curve=((1, 1.0), (2, 1.5)), nodes=2, most=2, spread=Spread(1.0, Family.LOGNORMAL))
+    simulator = Simulator(Experiment("one", (Stage(1, 100),)), own, samples=64)
+    late = fixed_sizes(simulator)[0]
+    deadline_s = 0.95 * late.estimate.jct_s
+    found = plan(simulator, deadline_s, chance=0.5)
+    assert found.chosen is not None and found.bound is not None
+    assert late.estimate.total == found.chosen.estimate.total < found.bound
+    assert not found.proven and plan(simulator, deadline_s).proven
 
 
 def test_a_chance_is_that_of_all_brackets_beside_each_other() -> None:
