@@ -150,7 +150,9 @@ class Writing:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         partial = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            with partial.open("wb", buffering=0) as file:
+            partial.unlink(missing_ok=True)
+            # a new file: others may write to a folder that a spec names, and have put a link there
+            with partial.open("xb", buffering=0) as file:
                 while self._done < self._nbytes:
                     if not self._goes_on():
                         return False

@@ -15,7 +15,7 @@ import os
 import pickle
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -58,7 +58,7 @@ class Checkpoints:
             self._directory.mkdir(parents=True, exist_ok=True)
             name = self.name_of(step, generation)
             partial = self._directory / f".{name}.{os.getpid()}"
-            with partial.open("wb") as file:
+            with new_file(partial) as file:
                 torch.save(snapshot, file)
                 file.flush()
                 os.fsync(file.fileno())
@@ -129,7 +129,8 @@ class Checkpoints:
                 self._directory.mkdir(parents=True, exist_ok=True)
                 base = max((_numbers(path)[0] for path in self._found()), default=0)
                 partial = mark.with_name(f"{TRAINER}.{os.getpid()}")
-                partial.write_text(json.dumps({"trainer": self._trainer, "base": base}))
+                with new_file(partial) as file:
+                    file.write(json.dumps({"trainer": self._trainer, "base": base}).encode())
                 partial.replace(mark)
             self._base = base
         return self._base
@@ -145,6 +146,17 @@ class Checkpoints:
         """Remove all but the newest `KEEP`."""
         for path in self._found()[KEEP:]:
             path.unlink(missing_ok=True)
+
+
+def new_file(path: Path) -> BinaryIO:
+    """Open a file for writing that is new, in place of one that was there: others may write to a folder that
+    a spec names, too, and put links to any file of this user there.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    path.unlink(missing_ok=True)
+    return path.open("xb")
 
 
 def _numbers(path: Path) -> tuple[int, int]:

@@ -56,6 +56,19 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(
     assert flushed == [True]
 
 
+def test_links_of_others_in_the_folder_lead_to_no_other_file(tmp_path: Path) -> None:
+    """Whoever may write to the folder of a spec can put a link there under the name of what comes next."""
+    folder, other = tmp_path / "shared", tmp_path / "notes"
+    folder.mkdir()
+    other.write_text("mine")
+    for name in (".g00000001-s000000000001.pt", ".trainer.json"):
+        (folder / f"{name}.{os.getpid()}").symlink_to(other)
+    assert Checkpoints(str(folder)).save(snapshot(1), 1)
+    assert other.read_text() == "mine"
+    assert Checkpoints(str(folder)).load() == snapshot(1)
+    assert not any(path.is_symlink() for path in folder.iterdir())
+
+
 def test_the_newest_that_can_be_read_counts_and_old_ones_go(tmp_path: Path) -> None:
     checkpoints = Checkpoints(str(tmp_path))
     for step in range(5):
