@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "bftrainer"
+SENTENCES = ROOT / ".ci" / "sentences.py"
 EVIDENCE = ROOT / "benchmarks" / "evidence.py"
 PLUGIN = re.compile(r"(schedulers|launch)/\w+/")
 PAGES = sorted([*ROOT.glob("*.md"), ROOT / "slurm" / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -42,6 +43,15 @@ def _anchors(page: Path) -> set[str]:
     text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text())
     headings = re.findall(r"(?m)^#+ (.+)$", text)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_no_sentence_of_a_users_or_admins_page_has_more_than_30_words() -> None:
+    folders = (ROOT / "docs", ROOT / "docs" / "tutorials")
+    written = [page for page in PAGES if page.parent in folders and page.name != "cli.md"]
+    printed = subprocess.run(
+        [sys.executable, SENTENCES, *written], capture_output=True, text=True, check=True
+    ).stdout
+    assert len(printed.splitlines()) == len(written), printed
 
 
 def test_the_index_of_evidence_is_that_of_the_claims(tmp_path: Path) -> None:
