@@ -91,9 +91,9 @@ class Question:
         return self if self.chance is None else replace(self, chance=self.chance ** (1 / count))
 
     def simulator(self, experiment: Experiment, nodes: int) -> Simulator:
-        """That of one experiment on at most so many nodes."""
+        """That of one experiment on at most so many nodes, with the draws of all nodes."""
         profile = replace(self.profile, nodes=nodes)
-        return Simulator(experiment, profile, samples=self.samples, seed=self.seed)
+        return Simulator(experiment, profile, self.samples, self.seed, drawn=self.profile.nodes)
 
     def part(self, experiment: Experiment, nodes: int) -> Planned:
         """Plan one experiment on at most so many nodes."""

@@ -520,6 +520,27 @@ def test_of_ways_that_end_as_soon_the_cheapest_is_shown_where_nothing_is_on_time
     assert sum(plan.estimate.total for plan in shown) == pytest.approx(1.684, abs=0.001), "and not $1.774"
 
 
+def test_brackets_that_share_nodes_are_planned_with_the_draws_of_all_nodes() -> None:
+    """Else a deadline that was told to be met, with some of them for each, is too late when asked for."""
+    own = ExperimentProfile(
+        curve=((1, 100.0), (2, 106.3), (4, 179.0), (8, 209.2)),
+        iteration_samples=3000,
+        node_workers=2,
+        nodes=40,
+        most=8,
+        init=Latency(10, 4, Family.LOGNORMAL),
+        sync=Latency(3),
+    )
+    brackets = hyperband(4, 4)
+    later = beside.together(brackets, beside.Question(own, 1.0, samples=16)).later
+    assert later
+    for one in later:
+        question = beside.Question(own, one.deadline_s, samples=16)
+        found = beside.together(brackets, question)
+        plans = [question.shown(part.answer) for part in found.parts]
+        assert sum(own.estimate.total if own else np.inf for own in plans) <= one.cost * (1 + 1e-9)
+
+
 def test_nothing_is_proven_with_a_chance() -> None:
     """A trial that is late on average and on time in most draws costs less with one worker than with two."""
     own = ExperimentProfile(curve=((1, 1.0), (2, 1.5)), nodes=2, most=2, spread=Spread(1.0, Family.LOGNORMAL))
