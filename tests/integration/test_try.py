@@ -74,7 +74,8 @@ def test_a_counter_of_the_script_is_found_by_what_it_does(tmp_path: Path) -> Non
     first = next(
         each for each in found["differences"] if each["run"] == "resumed" and each["what"] == "weights"
     )
-    assert first["step"] in (14, 15), "the first after the stop"
+    stops = [int(event.split()[1].rstrip(":")) for event in runs(found)["resumed"]["events"]]
+    assert stops[0] < first["step"] < stops[1], "after the first stop; a busy machine takes some steps until it"
 
 
 @pytest.mark.nightly
