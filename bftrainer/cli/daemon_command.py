@@ -80,8 +80,8 @@ def command(
     On Slurm it holds idle nodes with preemptible jobs of one node each; `bftrainer pilot --dry-run`
     prints one.
 
-    The local scheduler makes a cluster of this machine: its nodes are idle when a log says so, and at
-    the end of an idle interval everything on the node is killed.
+    The local scheduler makes a cluster of this machine: its nodes are idle when a log says so. At the end
+    of an idle interval everything on the node is killed.
     """
     from bftrainer.daemon.lanes import READ_S
     from bftrainer.daemon.process.compose import compose

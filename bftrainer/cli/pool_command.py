@@ -25,9 +25,10 @@ def command(config: Path | None, state_dir: str | None, as_json: bool, long: boo
     """Show every node: idle or busy and why, its pilot, and the trainer that has it.
 
     Until is when a job or a reservation is expected to take the node. With --long, phase is where a node is
-    in its life with bftrainer, and since when: free (in the pool, without a pilot), ordered, starting, up,
-    releasing (its workers leave), clearing (its pilot has ended), resting (it may join later), quarantined
-    (pilots failed there). Nodes without one are the main scheduler's.
+    in its life with bftrainer, and since when. First it is free (in the pool, without a pilot), ordered,
+    starting, or up. Then it is releasing (its workers leave) or clearing (its pilot has ended). It may be
+    resting (it may join later) or quarantined (pilots failed there). Nodes without one are the main
+    scheduler's.
     """
     found = connect(config, state_dir).call("GET", "pool")
     if as_json:

@@ -116,8 +116,8 @@ def command(
     jobs, see bftrainer trace; plain, .gz or .xz. The same engine that the daemon runs decides; everything
     between its decisions is simulated.
 
-    LOG may also be a daemon's state directory, or the database in it: then what it recorded is replayed,
-    without any other option, and the samples that this predicts are shown beside those of the record.
+    LOG may also be a daemon's state directory, or the database in it. Then what it recorded is replayed,
+    without any other option. The samples that this predicts are shown beside those of the record.
 
     With --cluster there is no LOG: jobs have a dedicated cluster, and their speeds and gradient noise are
     those that --profiles has.

@@ -37,8 +37,8 @@ from bftrainer.cli.shared.types import Input, Positive
 def command(spec: Path, steps: int, seconds: float, give_up: float, keep: Path | None, as_json: bool) -> None:
     """Try the script of the trainer spec SPEC on this machine before it is submitted.
 
-    It runs on one process in peace, on two, on two with a third that joins and some that are killed, and
-    with a stop and a resumption; each in a copy of its folder. Then its weights, optimizer state, samples,
+    It runs on one process in peace, on two, and on two with a third that joins and some that are killed. It
+    runs with a stop and a resumption, too; each time in a copy of its folder. Then its weights, optimizer state, samples,
     learning rates, figures and files are compared with those on one process. Exits with 1 where something
     differs.
     """

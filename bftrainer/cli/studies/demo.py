@@ -35,7 +35,7 @@ def command(study: Path, seconds: float, nodes: int, seed: int, as_json: bool) -
     """Run the study in the file STUDY on this machine: a daemon of its own, and real trainings.
 
     The machine's slots are "idle nodes" that come and go as a generated log says. Ends with the best
-    parameters, what was forecast at the begin and after each stage, and what happened; exits with 1 if the
+    parameters, what was forecast at the begin and after each stage, and what happened. Exits with 1 if the
     study has not ended, a step was lost or a process was left behind.
     """
     from bftrainer.cli.studies.picture import show
