@@ -38,9 +38,9 @@ def command(spec: Path, steps: int, seconds: float, give_up: float, keep: Path |
     """Try the script of the trainer spec SPEC on this machine before it is submitted.
 
     It runs on one process in peace, on two, and on two with a third that joins and some that are killed. It
-    runs with a stop and a resumption, too; each time in a copy of its folder. Then its weights, optimizer state, samples,
-    learning rates, figures and files are compared with those on one process. Exits with 1 where something
-    differs.
+    runs with a stop and a resumption, too; each time in a copy of its folder. Then its weights, optimizer
+    state, samples, learning rates, figures and files are compared with those on one process. Exits with 1
+    where something differs.
     """
     from bftrainer.rehearsal import tried
     from bftrainer.rehearsal.page import as_json as plain

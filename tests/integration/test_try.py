@@ -75,7 +75,7 @@ def test_a_counter_of_the_script_is_found_by_what_it_does(tmp_path: Path) -> Non
         each for each in found["differences"] if each["run"] == "resumed" and each["what"] == "weights"
     )
     stops = [int(event.split()[1].rstrip(":")) for event in runs(found)["resumed"]["events"]]
-    assert stops[0] < first["step"] < stops[1], "after the first stop; a busy machine takes some steps until it"
+    assert stops[0] < first["step"] < stops[1], "a busy machine takes some steps more until it stops"
 
 
 @pytest.mark.nightly
