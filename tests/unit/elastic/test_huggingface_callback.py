@@ -33,7 +33,14 @@ def callback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 def begin(
-    callback: Any, *, step: int = 0, length: int = 60, model: Any = None, loader: Any = None, **changed: Any
+    callback: Any,
+    *,
+    step: int = 0,
+    most: int = 70,
+    length: int = 60,
+    model: Any = None,
+    loader: Any = None,
+    **changed: Any,
 ) -> None:
     """As the Trainer begins, with these arguments."""
     args = {
@@ -51,9 +58,8 @@ def begin(
         **changed,
     }
     loader = loader or SimpleNamespace(dataset=range(length))
-    callback.on_train_begin(
-        SimpleNamespace(**args), SimpleNamespace(global_step=step), None, train_dataloader=loader, model=model
-    )
+    state = SimpleNamespace(global_step=step, max_steps=most, epoch=1.4)
+    callback.on_train_begin(SimpleNamespace(**args), state, None, train_dataloader=loader, model=model)
 
 
 def saved(folder: Path, step: int, *, batch: int = 12, ours: bool = True, whole: bool = True) -> Path:
@@ -112,19 +118,20 @@ def test_a_start_at_the_very_end_takes_no_step(callback: Any) -> None:
     before = SimpleNamespace(global_step=6, max_steps=7, epoch=1.2)
     elastic.on_pre_optimizer_step(None, before, None, model=model)
     assert model.weight.grad is not None, "the last step is one"
-    begin(elastic)
+    saved(Path(elastic.output_dir), 7)
+    elastic = callback()
+    elastic.batch(12)
+    begin(elastic, step=7, most=7)
     after = SimpleNamespace(global_step=7, max_steps=7, epoch=1.4)
     elastic.on_pre_optimizer_step(None, after, None, model=model)
     assert model.weight.grad is None
-    after.global_step = 8
+    after.global_step, after.epoch = 8, 1.6
+    control = SimpleNamespace(should_save=False, should_log=True)
     elastic.on_step_end(
-        None,
-        after,
-        SimpleNamespace(should_save=False),
-        model=model,
-        train_dataloader=SimpleNamespace(dataset=range(60)),
+        None, after, control, model=model, train_dataloader=SimpleNamespace(dataset=range(60))
     )
-    assert after.global_step == 7
+    assert not control.should_log and control.should_training_stop
+    assert (after.global_step, after.epoch) == (7, 1.4)
 
 
 def test_layers_that_are_unfrozen_while_a_script_trains_are_refused(callback: Any) -> None:

@@ -41,6 +41,7 @@ def process(
     kind: Any = None,
     also: Sequence[Any] = (),
     stream: Any = None,
+    steps: int = 8,
 ) -> int:
     """Train as one process does, which is told to leave after a step. Returns how far it came."""
     job = Job(None, folder)
@@ -61,7 +62,7 @@ def process(
         report_to="none",
         disable_tqdm=True,
         use_cpu=True,
-        max_steps=-1 if stream is None else 8,
+        max_steps=-1 if stream is None and steps == 8 else steps,
     )
     patience = transformers.EarlyStoppingCallback(early_stopping_patience=3)
     trainer = (kind or transformers.Trainer)(
@@ -122,6 +123,37 @@ def test_early_stopping_keeps_its_patience(
     assert process(tmp_path, monkeypatch, None, every) == stops_at, (
         "the first after step 0, and three no better"
     )
+
+
+@pytest.mark.parametrize(("every", "stops_at"), [("steps", 3), ("epoch", 6)])
+@pytest.mark.parametrize("leave_after", [None, 3])
+def test_a_training_that_was_stopped_stays_so_where_the_code_after_it_is_repeated(
+    leave_after: int | None, every: str, stops_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its node is wanted at that moment. With more steps it goes on."""
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
+    came_to = []
+    for _ in range(3):
+        stops, is_asked = Stops(every, stops_at), not came_to
+        came_to += [process(tmp_path, monkeypatch, leave_after if is_asked else None, every, also=[stops])]
+    assert came_to[-2:] == [stops_at, stops_at] and not stops.evaluated
+    state = transformers.TrainerState.load_from_json(
+        str(tmp_path / f"checkpoint-{stops_at}" / "trainer_state.json")
+    )
+    assert state.epoch == stops_at / 2
+    assert process(tmp_path, monkeypatch, None, every, also=[Stops(every, stops_at)], steps=9) > stops_at
+
+
+class Stops(transformers.TrainerCallback):  # type: ignore[misc,name-defined]
+    """Stops the training at an evaluation, once."""
+
+    def __init__(self, every: str, at: int) -> None:
+        self.at, self.evaluated = at, 0
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Stop."""
+        self.evaluated += state.global_step >= self.at
+        control.should_training_stop = state.global_step == self.at
 
 
 class Begins(transformers.TrainerCallback):  # type: ignore[misc,name-defined]

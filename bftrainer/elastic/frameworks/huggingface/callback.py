@@ -29,6 +29,7 @@ from bftrainer.elastic.frameworks.huggingface.arguments import (
     require_data,
     tell_of_filled_up,
 )
+from bftrainer.elastic.frameworks.huggingface.ended import Ended, noted
 from bftrainer.elastic.frameworks.huggingface.loss_by_items import (
     require_function_by_items,
     require_smoothing_by_items,
@@ -81,7 +82,8 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self._is_cut = False  # in several micro-batches, where nodes are few
         self._batch = 0
         self._figures: dict[str, float] = {}
-        self._leaving = self._ours = False
+        self._leaving = self._ours = self._complete = False
+        self._ended = Ended()
         self._at_start: AsAtStart | None = None
         self._restored: Restored | None = None
         self._same = SameWeights(AVERAGED)
@@ -130,6 +132,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             self._at_start = AsAtStart(model)
         require_same_start(state.global_step)
         before = _mark(Path(self.checkpoint)) if self.checkpoint else {}
+        self._ended = Ended(state, before)
         loader = given.get("train_dataloader")
         self._data = tell_of_other_data(getattr(loader, "dataset", None), before.get("data", {}))
         self._order = order_of(loader, before.get("order"))
@@ -150,12 +153,11 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             self._restored.require_complete(given["model"])
             self._restored.require_unchanged(given["model"])
         self._restored = None
+        self._ended.before_step(given.get("model"))
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """From a checkpoint of the very end, where `max_steps` is within an epoch, Hugging Face takes a step
-        more: it changes nothing, and `on_step_end` does not count it."""
-        if state.global_step >= state.max_steps:
-            given["model"].zero_grad(set_to_none=True)
+        """From a checkpoint of the very end, Hugging Face takes a step more: see `Ended`."""
+        self._ended.before_update(given["model"])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Report, and agree with all ranks whether to save and to stop.
@@ -168,7 +170,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             self._at_start.require_frozen(given["model"])
         if _is_whole_on_each(args):
             self._same.after_step(given["model"])
-        state.global_step = min(state.global_step, state.max_steps)
+        self._ended.after_step(state, control)
         loader = given.get("train_dataloader")
         samples = self._samples(state.global_step, loader)
         self._job.progress(
@@ -178,17 +180,15 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             of=self._samples(state.max_steps, loader),
             metrics=self._figures,
         )
-        over = state.global_step >= state.max_steps
+        over = state.global_step >= state.max_steps or self._ended.is_so
         if self._job.complete(samples) and not over:
-            control.should_training_stop = over = True
+            control.should_training_stop = over = self._complete = True
         stop = self._job.should_stop()
         self._leaving = stop and not over
         if over or self._ends_epoch(state, loader):
             return  # the epoch's evaluation and what other callbacks do comes first: see `on_epoch_end`
-        if self._job.should_save() and not control.should_save:
-            control.should_save = self._ours = True
-        if stop:
-            control.should_training_stop = True
+        if (self._job.should_save() or stop) and not control.should_save:
+            control.should_save = self._ours = True  # `on_save` ends the process, after an evaluation
 
     def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Mark a checkpoint as whole once all ranks have written their part, or raise `RefusedError`: it
@@ -200,11 +200,14 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             resumed.require_whole(folder, given.get("model"))
             mark = {"global_batch": self._batch, "ours": self._ours, "data": self._data}
             mark["order"] = self._order
+            mark |= noted(state, is_stopped=control.should_training_stop and not self._complete)
             partial = folder / f".{WHOLE}"
             partial.write_text(json.dumps(mark))
             partial.replace(folder / WHOLE)
             _prune(Path(self.output_dir), state.best_model_checkpoint)
         self._ours = False
+        if self._leaving and not self._ends_epoch(state, given.get("train_dataloader")):
+            control.should_training_stop = True
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Within an epoch: end the process if its node is wanted or others join. After an epoch: have the
@@ -217,6 +220,9 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         loader = given.get("train_dataloader")
         if self._leaving and not self._ends_epoch(state, loader):
             self._leave(state, loader)
+        if self._ended.is_so:
+            self._ended.leave_out(control)
+            return
         over = control.should_training_stop or state.global_step >= state.max_steps
         if not over and length_of(loader) is None:
             raise RefusedError(
