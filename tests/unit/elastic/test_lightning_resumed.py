@@ -198,6 +198,9 @@ def test_an_average_of_the_weights_goes_on(
     for at in (2, 7, None):
         part = trained("cut", at).state_dict()
     torch.testing.assert_close(part, whole)
+    again = trained("cut", None)  # nothing is left to do but what comes after `fit`
+    assert again.seen == []
+    torch.testing.assert_close(again.state_dict(), whole)
 
 
 @pytest.mark.parametrize(

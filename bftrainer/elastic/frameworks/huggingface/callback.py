@@ -29,7 +29,7 @@ from bftrainer.elastic.frameworks.huggingface.arguments import (
     require_data,
     tell_of_filled_up,
 )
-from bftrainer.elastic.frameworks.huggingface.ended import Ended, noted
+from bftrainer.elastic.frameworks.huggingface.ended import EndedTraining, noted
 from bftrainer.elastic.frameworks.huggingface.loss_by_items import (
     require_function_by_items,
     require_smoothing_by_items,
@@ -83,7 +83,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self._batch = 0
         self._figures: dict[str, float] = {}
         self._leaving = self._ours = self._complete = False
-        self._ended = Ended()
+        self._ended = EndedTraining()
         self._at_start: AsAtStart | None = None
         self._restored: Restored | None = None
         self._same = SameWeights(AVERAGED)
@@ -132,7 +132,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             self._at_start = AsAtStart(model)
         require_same_start(state.global_step)
         before = _mark(Path(self.checkpoint)) if self.checkpoint else {}
-        self._ended = Ended(state, before)
+        self._ended = EndedTraining(state, before)
         loader = given.get("train_dataloader")
         self._data = tell_of_other_data(getattr(loader, "dataset", None), before.get("data", {}))
         self._order = order_of(loader, before.get("order"))
@@ -156,7 +156,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self._ended.before_step(given.get("model"))
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """From a checkpoint of the very end, Hugging Face takes a step more: see `Ended`."""
+        """From a checkpoint of the very end, Hugging Face takes a step more: see `EndedTraining`."""
         self._ended.before_update(given["model"])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:

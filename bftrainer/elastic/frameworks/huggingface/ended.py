@@ -10,7 +10,7 @@ import torch
 SEEN = "num_input_tokens_seen"
 
 
-class Ended:
+class EndedTraining:
     """Whether a training had ended when its checkpoint was written: by its number of steps, or because the
     script stopped it, as an early stopping does. Hugging Face knows of neither within an epoch, and of no
     stop at an epoch's end: it takes a step more, which this takes back.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.pytorch import callbacks
 from lightning.pytorch.callbacks import (
     BatchSizeFinder,
     Callback,
@@ -351,3 +352,12 @@ def _told(trainer: Any, argument: str) -> Any:
     if argument == "use_distributed_sampler":
         return getattr(getattr(trainer, "_accelerator_connector", None), argument, None)
     return getattr(trainer, argument, None)
+
+
+def take_averages(trainer: Any, module: Any) -> None:
+    """Give a module the averages of its weights that a checkpoint has. Lightning does so as a training ends,
+    and not where a start finds nothing left to train."""
+    kind = getattr(callbacks, "WeightAveraging", ())  # older versions have none
+    for each in trainer.callbacks:
+        if isinstance(each, kind):
+            each.on_train_end(trainer, module)

@@ -81,6 +81,7 @@ try:
         require_set_up,
         require_steps,
         resume_windows,
+        take_averages,
         tell_of_callbacks,
         tell_of_counts,
         tell_of_figures,
@@ -333,6 +334,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         `until_exit`, the script's end does."""
         self._files.end(trainer)
         go_on_with(trainer, self._logged)  # where `fit` had nothing left to do
+        if self._at_start is None:
+            take_averages(trainer, pl_module)
         if self._job.samples is not None and self._batches is not None:
             step = trainer.current_epoch * self._batches.steps
             self._job.done(step=step, samples=step * self._batch, epoch=trainer.current_epoch)
