@@ -5,20 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
 
 from bftrainer.errors import BftrainerError
-from bftrainer.replay.dedicated.job import Profile, RunningJob
+from bftrainer.replay.dedicated.job import PUBLISHED, Nodes, Pauses, Profile, RunningJob
 from bftrainer.replay.dedicated.workload import SubmittedJob
 
 TICK_S = 60.0
-"""Time from decision to decision, as the authors' simulator has it."""
+"""Time from decision to decision, as the authors' simulator has it, unless a replay says otherwise."""
 LONGEST_S = 2 * 366 * 86_400.0
 """A replay that lasts longer is taken for one that never ends."""
-Held = dict[str, tuple[int, ...]]
+Held = dict[str, Nodes]
 """Job -> the node of each of its workers, those of a node in a row; jobs without any are absent."""
 
 
@@ -64,6 +63,7 @@ class ReplayedJobs:
     end: float
     decisions_s: tuple[float, ...]
     nodes: tuple[int, ...]
+    tick_s: float
 
 
 def run(
@@ -73,10 +73,12 @@ def run(
     *,
     fixed: frozenset[str] = frozenset(),
     shared: bool = False,
+    pauses: Pauses = PUBLISHED,
+    tick_s: float = TICK_S,
     progress: Callable[[float], None] = lambda done: None,
 ) -> ReplayedJobs:
     """Replay the jobs to their ends. Jobs of a program in `fixed` keep what their users asked for under every
-    policy; with `shared`, jobs of one program share the times that they measure.
+    policy; with `shared`, jobs of one program share the times that they measure. Every `tick_s` it decides.
 
     Raises:
         StuckError: it would not end.
@@ -95,7 +97,7 @@ def run(
         active = [job for job in unfinished if job.job.submitted <= now]
         if not active:
             first = min(job.job.submitted for job in unfinished)
-            now = max(now + TICK_S, TICK_S * -(-first // TICK_S))
+            now = max(now + tick_s, tick_s * -(-first // tick_s))
             continue
         begin = time.perf_counter()
         chosen = policy.decide(now, active, held, cluster)
@@ -103,17 +105,17 @@ def run(
         for job in active:
             nodes = chosen.get(job.job.name, ())
             if nodes != held.get(job.job.name, ()):
-                job.place(tuple(len(list(group)) for _, group in groupby(nodes)))
+                job.place(nodes, pauses)
         held = chosen
         on.append(len({node for nodes in held.values() for node in nodes}))
         for job in active:
-            job.advance(now, TICK_S)
-        now += TICK_S
+            job.advance(now, tick_s)
+        now += tick_s
         held = {
             job.job.name: held[job.job.name] for job in active if job.ended is None and job.job.name in held
         }
         progress(sum(job.epoch / job.program.epochs for job in all_) / len(all_))
-    return ReplayedJobs(tuple(all_), max(job.ended or 0.0 for job in all_), tuple(took), tuple(on))
+    return ReplayedJobs(tuple(all_), max(job.ended or 0.0 for job in all_), tuple(took), tuple(on), tick_s)
 
 
 def _waiting(
@@ -142,7 +144,7 @@ def figures_of(replayed: ReplayedJobs, cluster: ClusterShape) -> dict[str, Any]:
         "completion_s": _spread(list(completion.values())),
         "end_s": replayed.end,
         "gpu_hours": busy / 3600,
-        "node_hours": sum(replayed.nodes) * TICK_S / 3600,
+        "node_hours": sum(replayed.nodes) * replayed.tick_s / 3600,
         "gpus_busy": busy / (cluster.size * replayed.end),
         "restarts": sum(job.starts - 1 for job in replayed.jobs),
         "decisions": len(replayed.decisions_s),

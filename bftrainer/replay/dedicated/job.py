@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +16,52 @@ from bftrainer.performance.goodput_fit import IterationTime
 from bftrainer.replay.dedicated.programs import MeasuredProgram, Placement
 from bftrainer.replay.dedicated.workload import SubmittedJob
 
-RESTART_S = 30.0
-"""A job whose workers are placed anew stands still so long, at its first start, too (section 5.3)."""
+Nodes = tuple[int, ...]
+"""The node of each worker, those of a node in a row."""
+TRAINING_ON = 0.25
+"""What of the time until new workers are ready a change costs, about, where others train on meanwhile."""
 SURPRISE = 0.02
 """A time that is off the model by less is no reason to fit it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """How long a job stands still when its workers change, in s.
+
+    `init_s`: until new workers are ready. `stall_up_s`, `stall_down_s`: all stand still when these join, or
+    when others leave. Where a worker stays on its node, the job trains on meanwhile with those that stay.
+    A job of which none stays begins anew, after `init_s` and `stall_up_s`; so does each if not `rescales`.
+    """
+
+    init_s: float = 30.0
+    stall_up_s: float = 0.0
+    stall_down_s: float = 0.0
+    rescales: bool = False
+
+    @property
+    def start_s(self) -> float:
+        """Until a job trains that had no worker, or keeps none."""
+        return self.init_s + self.stall_up_s
+
+    @property
+    def change_s(self) -> float:
+        """The training time that decisions take a change to cost: of those that rescale, some train on."""
+        return self.start_s * (TRAINING_ON if self.rescales else 1.0)
+
+
+PUBLISHED = Pauses()
+"""A job whose workers are placed anew restarts, for 30 s, at its first start, too (section 5.3)."""
+
+
+def kept(before: Nodes, after: Nodes) -> Nodes:
+    """The nodes of workers that stay where they are."""
+    stay = Counter(before) & Counter(after)
+    return tuple(node for node in dict.fromkeys(after) for _ in range(stay[node]))
+
+
+def placed(nodes: Nodes) -> Placement:
+    """Workers on each node."""
+    return tuple(len(list(group)) for _, group in groupby(nodes))
 
 
 @dataclass
@@ -73,7 +117,8 @@ class RunningJob:
     """A job from its submission to its end.
 
     `workers`, `batch`: held fixed, or None where a policy chooses. `fills`: workers take as much as their
-    memory holds, whatever it is worth. `placement`: workers on each of its nodes, empty while it waits.
+    memory holds, whatever it is worth. `nodes`: of the workers that train, empty while it
+    waits; `joining`: all nodes, until `joining_s` have gone by and the new ones are ready.
     `progress`: steps of m0 done. `gpu_s`: GPU-seconds had. `ended`: when, in s.
     """
 
@@ -82,10 +127,13 @@ class RunningJob:
     workers: int | None = None
     batch: int | None = None
     fills: bool = False
-    placement: Placement = ()
+    nodes: Nodes = ()
+    joining: Nodes = ()
+    joining_s: float = 0.0
     local: int = 0
     accumulation: int = 0
     pause_s: float = 0.0
+    stall_up_s: float = 0.0
     epoch: int = 0
     progress: float = 0.0
     gpu_s: float = 0.0
@@ -94,6 +142,11 @@ class RunningJob:
     phi: float | None = None
     speed: float = 0.0
     _model: GoodputModel | None = None
+
+    @property
+    def placement(self) -> Placement:
+        """Workers that train, on each of their nodes."""
+        return placed(self.nodes)
 
     @property
     def program(self) -> MeasuredProgram:
@@ -119,13 +172,22 @@ class RunningJob:
             return self.model.alone / self.program.limits.initial
         return self.speed if self.workers == 1 else 0.0
 
-    def place(self, placement: Placement) -> None:
-        """Give it workers on other nodes, or none; it restarts there."""
-        self.placement = placement
-        if placement:
-            self.pause_s = RESTART_S
-            self.starts += 1
-            self.choose_batch()
+    def place(self, nodes: Nodes, pauses: Pauses = PUBLISHED) -> None:
+        """Give it workers on other nodes, or none."""
+        stay = kept(self.nodes, nodes) if pauses.rescales else ()
+        leave = len(stay) < len(self.nodes)
+        self.joining = ()
+        self.nodes = stay or nodes
+        if not nodes:
+            return
+        if not stay:
+            self.pause_s = pauses.start_s
+        elif leave:
+            self.pause_s = max(self.pause_s, pauses.stall_down_s)
+        if stay and len(stay) < len(nodes):
+            self.joining, self.joining_s, self.stall_up_s = nodes, pauses.init_s, pauses.stall_up_s
+        self.starts += 1
+        self.choose_batch()
 
     def choose_batch(self) -> None:
         """Choose its workers' batch anew: the fixed one split, or the best by what it has measured."""
@@ -146,8 +208,22 @@ class RunningJob:
 
         Within an epoch the speed is constant; it measures times and gradients as it goes.
         """
-        if not self.placement or self.ended is not None:
+        if not self.nodes or self.ended is not None:
             return
+        if self.joining:
+            alone = min(self.joining_s, seconds)
+            self._train(begin, alone)
+            self.joining_s -= alone
+            if self.joining_s > 0 or self.ended is not None:
+                return
+            begin, seconds = begin + alone, seconds - alone
+            self.nodes, self.joining = self.joining, ()
+            self.pause_s += self.stall_up_s
+            self.choose_batch()
+        self._train(begin, seconds)
+
+    def _train(self, begin: float, seconds: float) -> None:
+        """Train with the workers that it has."""
         pause = min(self.pause_s, seconds)
         self.pause_s -= pause
         now, left = begin + pause, seconds - pause
@@ -164,7 +240,7 @@ class RunningJob:
                 if self.epoch == self.program.epochs:
                     self.ended = now
             self.choose_batch()
-        self.gpu_s += (now - begin) * sum(self.placement)
+        self.gpu_s += (now - begin) * len(self.joining or self.nodes)
 
     def _measured_rate(self) -> float:
         """Steps of m0 per second, now; takes in the times and gradients that it measures meanwhile."""

@@ -16,7 +16,7 @@ from bftrainer.performance.curve import Floats
 from bftrainer.performance.goodput import GoodputModel
 from bftrainer.replay.dedicated.baselines import Optimus, Tiresias
 from bftrainer.replay.dedicated.cluster import ClusterPolicy, ClusterShape, Held
-from bftrainer.replay.dedicated.job import RunningJob, filling
+from bftrainer.replay.dedicated.job import PUBLISHED, RunningJob, filling
 
 POWER, POWER_SHARED = 0.5, 0.7
 """Powers of speed-ups: flatter where a job has still to find out how it scales."""
@@ -33,11 +33,13 @@ def policy_of(
     aim: GoodputAim = GoodputAim.RANKED,
     by_throughput: bool = False,
     utility: UtilityBounds | None = None,
+    change_s: float = PUBLISHED.change_s,
 ) -> ClusterPolicy:
     """A new policy of this name: tiresias, optimus or goodput; the settings are those of goodput.
 
     `declared`: jobs have said how many epochs they train. `shared`: they share what they measure.
     `by_throughput`: the largest batches, and speed-ups of throughput alone. `utility`: nodes by their use.
+    `change_s`: time (s) that a change of a job's workers is taken to cost it.
     """
     if name == "tiresias":
         return Tiresias()
@@ -45,7 +47,8 @@ def policy_of(
         return Optimus()
     if power is None:
         power = POWER_SHARED if shared else POWER
-    goodput = Goodput(GoodputObjective(aim=aim, power=power), declared=declared, by_throughput=by_throughput)
+    objective = GoodputObjective(aim=aim, power=power, restart_s=change_s)
+    goodput = Goodput(objective, declared=declared, by_throughput=by_throughput)
     return goodput if utility is None else Autoscaled(goodput, utility)
 
 

@@ -71,6 +71,9 @@ def test_the_same_files_give_the_same_figures(words: list[str]) -> None:
         (["--cluster", "0x4"], "is no cluster"),
         (["--cluster", "99999999x4"], "is no cluster"),
         (["--cluster", "\uff12x4"], "is no cluster"),
+        (["--interval", "nan"], "no number"),
+        (["--interval", "0"], "1<=x<=3600"),
+        (["--init", "-1"], "0<=x"),
         (["--low-utility", "0.4"], "give both"),
         (["--min-nodes", "1"], "give both"),
         (["--low-utility", "nan", "--high-utility", "0.6"], "no number"),
@@ -113,3 +116,12 @@ def test_nodes_may_follow_their_utility(words: list[str]) -> None:
             [*words, "--low-utility", "0", "--high-utility", "1", "--min-nodes", "3"],
             catch_exceptions=False,
         )
+
+
+def test_pauses_may_be_those_of_a_runtime(words: list[str]) -> None:
+    restarts, rescales, often = (
+        json.loads(invoked([*words, *more, "--json"]).output)
+        for more in ([], ["--init", "2", "--stall-up", "0.1"], ["--interval", "10"])
+    )
+    assert rescales["completion_s"]["mean"] < restarts["completion_s"]["mean"]
+    assert often["decisions"] > 4 * restarts["decisions"]

@@ -31,7 +31,8 @@ OF_GOODPUT = (
     *("declared_epochs", "shared_profiles", "power", "goodput_objective", "largest_batches"),
     *("low_utility", "high_utility", "min_nodes"),
 )
-OWN = ("cluster", "workload", "profiles", "allocator", *OF_GOODPUT, "as_json")
+PAUSES = ("init_s", "stall_up_s", "stall_down_s")
+OWN = ("cluster", "interval_s", "workload", "profiles", "allocator", *OF_GOODPUT, *PAUSES, "as_json")
 
 
 class Shape(click.ParamType[tuple[int, int]]):
@@ -71,12 +72,20 @@ def _options() -> list[Callable[[F], F]]:
         click.option(
             "--cluster",
             type=Shape(),
-            help="Replay a dedicated cluster, such as 16x4, and no log's idle nodes.",
+            help="Replay a dedicated cluster, such as 16x4, and no log's idle nodes. A job restarts for 30 s "
+            "if its workers change; with --init, --stall-up or --stall-down those that stay train on.",
         ),
         click.option(
             "--profiles",
             type=Input(file_okay=False, dir_okay=True),
             help="With --cluster: a folder with the measurements of each of the workload's programs.",
+        ),
+        click.option(
+            "--interval",
+            "interval_s",
+            type=Finite(min=1, max=3600),
+            metavar="SECONDS",
+            help="With --cluster: time from decision to decision.  [default: 60]",
         ),
         *_goodput_options(),
         click.option(
@@ -133,7 +142,13 @@ def dedicated_options(command: F) -> F:
     """Add the options of a dedicated cluster to a command, which is called only where no cluster is given."""
 
     @wraps(command)
-    def either(*args: Any, cluster: tuple[int, int] | None, profiles: Path | None, **others: Any) -> Any:
+    def either(
+        *args: Any,
+        cluster: tuple[int, int] | None,
+        profiles: Path | None,
+        interval_s: float | None,
+        **others: Any,
+    ) -> Any:
         """Replay the cluster, or call the command."""
         of_goodput = {name: others.pop(name) for name in OF_GOODPUT}
         if cluster is None:
@@ -146,6 +161,8 @@ def dedicated_options(command: F) -> F:
             cluster,
             others["allocator"] or ALLOCATORS[0],
             of_goodput,
+            {name: others[name] for name in PAUSES},
+            interval_s,
             as_json=others["as_json"],
         )
 
@@ -165,14 +182,14 @@ def _given() -> set[str]:
 
 
 def _option(name: str) -> str:
-    return "LOG" if name == "log" else f"--{name.replace('_', '-')}"
+    return "LOG" if name == "log" else f"--{name.removesuffix('_s').replace('_', '-')}"
 
 
 def _refuse_without_cluster(workload: Path | str | None, allocator: str | None) -> None:
     """Raise `UsageError` for what only a dedicated cluster has."""
     if click.get_current_context().params["log"] is None:
         raise click.UsageError("Missing argument 'LOG'; or give --cluster to replay a dedicated cluster")
-    only = [_option(name) for name in ("profiles", *OF_GOODPUT) if name in _given()]
+    only = [_option(name) for name in ("profiles", "interval_s", *OF_GOODPUT) if name in _given()]
     if isinstance(workload, str):
         only.append(f"--workload {POLLUX}FILE")
     if allocator in ALLOCATORS:
@@ -206,18 +223,32 @@ def _replay(
     shape: tuple[int, int],
     allocator: str,
     of_goodput: dict[str, Any],
+    given: dict[str, float | None],
+    interval_s: float | None,
     *,
     as_json: bool,
 ) -> None:
-    from bftrainer.replay.dedicated import cluster
+    from bftrainer.replay.dedicated import cluster, job
     from bftrainer.replay.dedicated.workload import read_jobs
 
     started = time.perf_counter()
-    policy = _policy(allocator, of_goodput, shape[0])
+    pauses = job.PUBLISHED
+    if any(value is not None for value in given.values()):
+        pauses = job.Pauses(**{name: value or 0.0 for name, value in given.items()}, rescales=True)
+    policy = _policy(allocator, of_goodput, shape[0], pauses.change_s)
     jobs = read_jobs(workload, profiles)
     room, shared = cluster.ClusterShape(*shape), of_goodput["shared_profiles"]
     with progress_bar("replay", shown=not as_json) as progress:
-        replayed = cluster.run(jobs, room, policy, fixed=FIXED, shared=shared, progress=progress)
+        replayed = cluster.run(
+            jobs,
+            room,
+            policy,
+            fixed=FIXED,
+            shared=shared,
+            pauses=pauses,
+            tick_s=interval_s or cluster.TICK_S,
+            progress=progress,
+        )
     figures = {**cluster.figures_of(replayed, room), "wall_s": time.perf_counter() - started}
     if as_json:
         print_json(figures)
@@ -225,7 +256,7 @@ def _replay(
     _print(figures)
 
 
-def _policy(allocator: str, given: dict[str, Any], nodes: int) -> ClusterPolicy:
+def _policy(allocator: str, given: dict[str, Any], nodes: int, change_s: float) -> ClusterPolicy:
     """The allocator of this name; `given` has the options of OF_GOODPUT, and a cluster so many nodes."""
     from bftrainer.allocate.goodput.counts import GoodputAim
     from bftrainer.allocate.goodput.sizes import UtilityBounds
@@ -242,6 +273,7 @@ def _policy(allocator: str, given: dict[str, Any], nodes: int) -> ClusterPolicy:
         aim=GoodputAim(given["goodput_objective"] or "ranked"),
         by_throughput=given["largest_batches"],
         utility=None if low is None else UtilityBounds(low, high, least or 1, nodes),
+        change_s=change_s,
     )
 
 
