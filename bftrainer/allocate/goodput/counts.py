@@ -22,8 +22,6 @@ from bftrainer.performance.curve import Floats
 
 SERVED_GPU_S = 4 * 3600.0
 """GPU time above which a trainer counts less in Pollux's weighted mean (equation 16)."""
-SERVED_DECAY = 0.5
-"""How much less: the power lambda of that equation."""
 NO_SPEED = 1e-3
 """Added to speed-ups in the harmonic mean, as the authors do: who waits counts much, but not without end."""
 
@@ -57,12 +55,16 @@ class GoodputCandidate:
 
 @dataclass(frozen=True, slots=True)
 class GoodputObjective:
-    """The objective's aim, the power p of ranked speed-ups, and times (s) as the module has them."""
+    """The objective's aim, the power p of ranked speed-ups, and times (s) as the module has them.
+
+    `decay`: how much less trainers count in Pollux's weighted mean that have been served (lambda, eq. 16).
+    """
 
     aim: GoodputAim = GoodputAim.RANKED
     power: float = 0.5
     restart_s: float = 30.0
     horizon_s: float = 300.0
+    decay: float = 0.5
 
 
 def ranks(candidates: Sequence[GoodputCandidate]) -> Floats:
@@ -73,12 +75,12 @@ def ranks(candidates: Sequence[GoodputCandidate]) -> Floats:
     return found
 
 
-def weights_of(candidates: Sequence[GoodputCandidate], aim: GoodputAim) -> Floats:
+def weights_of(candidates: Sequence[GoodputCandidate], objective: GoodputObjective) -> Floats:
     """Weights of candidates: their ranks, equation 16, or one for all."""
-    if aim is GoodputAim.RANKED:
+    if objective.aim is GoodputAim.RANKED:
         return ranks(candidates)
     served = np.array([candidate.served_s for candidate in candidates])
-    decay = SERVED_DECAY if aim is GoodputAim.WEIGHTED else 0.0
+    decay = objective.decay if objective.aim is GoodputAim.WEIGHTED else 0.0
     return np.asarray((SERVED_GPU_S / np.maximum(served, SERVED_GPU_S)) ** decay)
 
 
@@ -90,7 +92,7 @@ def choose_counts(
     It goes through the candidates: the best of the first j with g GPUs gives some n of them to j and g - n to
     the others. It takes O(candidates * size^2).
     """
-    weights = weights_of(candidates, objective.aim)
+    weights = weights_of(candidates, objective)
     places = np.arange(size + 1)[:, np.newaxis] - np.arange(size + 1)
     best = np.zeros(size + 1)
     taken: list[npt.NDArray[np.intp]] = []

@@ -7,11 +7,14 @@ from collections.abc import Mapping
 Nodes = tuple[int, ...]
 
 
-def place(counts: Mapping[str, int], held: Mapping[str, Nodes], nodes: int, gpus: int) -> dict[str, Nodes]:
+def place(
+    counts: Mapping[str, int], held: Mapping[str, Nodes], nodes: int, gpus: int, *, apart: bool = False
+) -> dict[str, Nodes]:
     """The node of each worker of each trainer, those of a node in a row; `gpus` on each of `nodes`.
 
     Trainers whose number is unchanged stay, but where they are in the way of one that needs whole nodes. The
-    largest are placed first, each where it fits most closely.
+    largest are placed first, each where it fits most closely. With `apart`, no node has workers of two
+    trainers of several nodes (Pollux's interference avoidance): who would meet another gets fewer workers.
     """
     stay = {name: held[name] for name, count in counts.items() if count and len(held.get(name, ())) == count}
     new = {name: count for name, count in counts.items() if count and name not in stay}
@@ -27,11 +30,24 @@ def place(counts: Mapping[str, int], held: Mapping[str, Nodes], nodes: int, gpus
         free = free_gpus(stay, nodes, gpus)
         empty = sum(left == gpus for left in free)
     found = dict(stay)
+    taken = _spread_over(stay) if apart else set()
     for name in sorted(new, key=lambda name: (-new[name], name)):
-        found[name] = _closest(new[name], free, held.get(name, ()), gpus)
-        for node in found[name]:
+        spread = [0 if node in taken else left for node, left in enumerate(free)]
+        one = new[name] <= max(free) or sum(spread) <= max(free)
+        room, most = (free, max(free)) if one else (spread, sum(spread))
+        chosen = _closest(min(new[name], most), room, held.get(name, ()), gpus)
+        if chosen:
+            found[name] = chosen
+        for node in chosen:
             free[node] -= 1
+        if apart and len(set(chosen)) > 1:
+            taken.update(chosen)
     return found
+
+
+def _spread_over(held: Mapping[str, Nodes]) -> set[int]:
+    """The nodes of trainers that are on several."""
+    return {node for on in held.values() if len(set(on)) > 1 for node in on}
 
 
 def free_gpus(held: Mapping[str, Nodes], nodes: int, gpus: int) -> list[int]:
@@ -45,7 +61,7 @@ def free_gpus(held: Mapping[str, Nodes], nodes: int, gpus: int) -> list[int]:
 
 def _cheapest_to_empty(stay: Mapping[str, Nodes], free: list[int], gpus: int) -> int | None:
     """The node that is partly free, and whose trainers are on it alone, with the fewest workers to move."""
-    tied = {node for on in stay.values() if len(set(on)) > 1 for node in on}
+    tied = _spread_over(stay)
     options = [(gpus - left, node) for node, left in enumerate(free) if 0 < left < gpus and node not in tied]
     return min(options)[1] if options else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -75,10 +76,12 @@ def run(
     shared: bool = False,
     pauses: Pauses = PUBLISHED,
     tick_s: float = TICK_S,
+    slowdown: float = 0.0,
     progress: Callable[[float], None] = lambda done: None,
 ) -> ReplayedJobs:
     """Replay the jobs to their ends. Jobs of a program in `fixed` keep what their users asked for under every
     policy; with `shared`, jobs of one program share the times that they measure. Every `tick_s` it decides.
+    Jobs of several nodes that share one lose the part `slowdown` of their speed.
 
     Raises:
         StuckError: it would not end.
@@ -108,7 +111,9 @@ def run(
                 job.place(nodes, pauses)
         held = chosen
         on.append(len({node for nodes in held.values() for node in nodes}))
+        meeting = meet(held) if slowdown else set()
         for job in active:
+            job.slowed = slowdown if job.job.name in meeting else 0.0
             job.advance(now, tick_s)
         now += tick_s
         held = {
@@ -116,6 +121,13 @@ def run(
         }
         progress(sum(job.epoch / job.program.epochs for job in all_) / len(all_))
     return ReplayedJobs(tuple(all_), max(job.ended or 0.0 for job in all_), tuple(took), tuple(on), tick_s)
+
+
+def meet(held: Held) -> set[str]:
+    """The jobs on several nodes that share one of these with another such job."""
+    spread = {name: set(nodes) for name, nodes in held.items() if len(set(nodes)) > 1}
+    on = Counter(node for nodes in spread.values() for node in nodes)
+    return {name for name, nodes in spread.items() if any(on[node] > 1 for node in nodes)}
 
 
 def _waiting(

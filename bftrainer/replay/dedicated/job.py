@@ -119,7 +119,8 @@ class RunningJob:
     `workers`, `batch`: held fixed, or None where a policy chooses. `fills`: workers take as much as their
     memory holds, whatever it is worth. `nodes`: of the workers that train, empty while it
     waits; `joining`: all nodes, until `joining_s` have gone by and the new ones are ready.
-    `progress`: steps of m0 done. `gpu_s`: GPU-seconds had. `ended`: when, in s.
+    `progress`: steps of m0 done. `slowed`: the part of its speed that others on its nodes take.
+    `gpu_s`: GPU-seconds had. `ended`: when, in s.
     """
 
     job: SubmittedJob
@@ -141,6 +142,7 @@ class RunningJob:
     ended: float | None = None
     phi: float | None = None
     speed: float = 0.0
+    slowed: float = 0.0
     _model: GoodputModel | None = None
 
     @property
@@ -257,4 +259,4 @@ class RunningJob:
             self.profile.first_phi = phi
         self.phi = phi
         self.speed = float(gain(phi, limits.initial, total)) / (step + self.accumulation * (step - sync))
-        return self.speed
+        return self.speed * (1 - self.slowed)

@@ -34,11 +34,14 @@ def policy_of(
     by_throughput: bool = False,
     utility: UtilityBounds | None = None,
     change_s: float = PUBLISHED.change_s,
+    decay: float = 0.5,
+    apart: bool = False,
 ) -> ClusterPolicy:
     """A new policy of this name: tiresias, optimus or goodput; the settings are those of goodput.
 
     `declared`: jobs have said how many epochs they train. `shared`: they share what they measure.
     `by_throughput`: the largest batches, and speed-ups of throughput alone. `utility`: nodes by their use.
+    `decay`: of weights by service. `apart`: no two jobs of several nodes meet on one.
     `change_s`: time (s) that a change of a job's workers is taken to cost it.
     """
     if name == "tiresias":
@@ -47,8 +50,8 @@ def policy_of(
         return Optimus()
     if power is None:
         power = POWER_SHARED if shared else POWER
-    objective = GoodputObjective(aim=aim, power=power, restart_s=change_s)
-    goodput = Goodput(objective, declared=declared, by_throughput=by_throughput)
+    objective = GoodputObjective(aim=aim, power=power, restart_s=change_s, decay=decay)
+    goodput = Goodput(objective, declared=declared, by_throughput=by_throughput, apart=apart)
     return goodput if utility is None else Autoscaled(goodput, utility)
 
 
@@ -57,16 +60,20 @@ class Goodput:
 
     fixes_workers = fixes_batch = False
 
-    def __init__(self, objective: GoodputObjective, *, declared: bool, by_throughput: bool = False) -> None:
+    def __init__(
+        self, objective: GoodputObjective, *, declared: bool, by_throughput: bool = False, apart: bool = False
+    ) -> None:
         self._objective = objective
         self._declared = declared
         self.fills_memory = by_throughput
+        self._apart = apart
 
     def decide(self, now: float, jobs: Sequence[RunningJob], held: Held, cluster: ClusterShape) -> Held:
         """Workers of the highest objective, on as few nodes as there is room for."""
         counts = choose_counts(self._candidates(now, jobs, held, cluster), cluster.size, self._objective)
         names = (job.job.name for job in jobs)
-        return place(dict(zip(names, counts, strict=True)), held, cluster.nodes, cluster.gpus)
+        wanted = dict(zip(names, counts, strict=True))
+        return place(wanted, held, cluster.nodes, cluster.gpus, apart=self._apart)
 
     def utilities(
         self, now: float, jobs: Sequence[RunningJob], held: Held, cluster: ClusterShape

@@ -39,7 +39,7 @@ def objective_of(
         sum(
             weight * values(candidate, objective)[n]
             for weight, candidate, n in zip(
-                weights_of(candidates, objective.aim), candidates, counts, strict=True
+                weights_of(candidates, objective), candidates, counts, strict=True
             )
         )
     )
@@ -90,8 +90,12 @@ def test_no_trainer_needs_no_worker() -> None:
 
 def test_polluxs_weights_decay_with_the_gpu_time_beyond_four_hours() -> None:
     served = [GoodputCandidate(np.array([0.0, 1.0]), 0, 0.0, 1e9, hours * 3600) for hours in (0, 4, 16, 400)]
-    assert weights_of(served, GoodputAim.WEIGHTED).tolist() == pytest.approx([1, 1, 0.5, 0.1])
-    assert weights_of(served, GoodputAim.HARMONIC).tolist() == [1, 1, 1, 1]
+    assert weights_of(served, GoodputObjective(aim=GoodputAim.WEIGHTED)).tolist() == pytest.approx(
+        [1, 1, 0.5, 0.1]
+    )
+    flat = GoodputObjective(aim=GoodputAim.WEIGHTED, decay=0.0)
+    assert weights_of(served, flat).tolist() == [1, 1, 1, 1]
+    assert weights_of(served, GoodputObjective(aim=GoodputAim.HARMONIC)).tolist() == [1, 1, 1, 1]
 
 
 def test_the_harmonic_mean_leaves_nobody_waiting_where_a_sum_does() -> None:

@@ -52,3 +52,24 @@ def test_those_in_the_way_of_whole_nodes_are_moved() -> None:
     found = place({"a": 1, "b": 1, "c": 1, "big": 8}, held, 3, 4)
     assert len(set(found["big"])) == 2
     assert sum(found[name] != held[name] for name in held) == 2
+
+
+@settings(deadline=None)
+@given(COUNTS, COUNTS, st.integers(2, 4), st.integers(1, 4))
+def test_trainers_of_several_nodes_keep_apart(
+    before: list[int], after: list[int], nodes: int, gpus: int
+) -> None:
+    held: dict[str, Nodes] = {}
+    for counts in (fitting(before, nodes * gpus), fitting(after, nodes * gpus)):
+        held = place(counts, held, nodes, gpus, apart=True)
+        assert min(free_gpus(held, nodes, gpus)) >= 0
+        assert all(len(on) <= counts[name] for name, on in held.items())
+        wide = [set(on) for on in held.values() if len(set(on)) > 1]
+        assert sum(map(len, wide)) == len(set().union(*wide)), "each of their nodes is one trainer's"
+
+
+def test_who_would_meet_another_gets_fewer_workers() -> None:
+    assert {name: len(on) for name, on in place({"a": 6, "b": 6}, {}, 3, 4).items()} == {"a": 6, "b": 6}
+    assert place({"a": 6, "b": 6}, {}, 3, 4, apart=True) == {"a": (0, 0, 0, 0, 1, 1), "b": (2, 2, 2, 2)}
+    fits = place({"a": 6, "b": 2}, {}, 2, 4, apart=True)
+    assert fits["b"] == (1, 1), "on one node nobody is in the way"

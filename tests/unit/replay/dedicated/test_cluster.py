@@ -17,6 +17,7 @@ from bftrainer.replay.dedicated.cluster import (
     ReplayedJobs,
     StuckError,
     figures_of,
+    meet,
     run,
 )
 from bftrainer.replay.dedicated.job import Profile, RunningJob
@@ -223,3 +224,13 @@ def test_who_decides_by_throughput_alone_fills_the_memory(tmp_path: Path) -> Non
     assert {m for _, k, m in found.jobs[0].profile.seen if k == 8} <= {32}, "256 in all"
     wise = replayed(tmp_path, [("a", 0, "p", 1, 16)], policy_of("goodput"), epochs=60)
     assert ends(wise)["a"] < ends(found)["a"]
+
+
+def test_jobs_of_several_nodes_that_meet_slow_each_other_down(tmp_path: Path) -> None:
+    held = {"a": (0, 0, 1), "b": (1, 2), "c": (2,), "d": (3, 4), "e": (3, 3)}
+    assert meet(held) == {"a", "b"}
+    rows: list[Row] = [("a", 0, "p", 6, 64), ("b", 0, "p", 6, 64)]
+    write_program(tmp_path / "profiles" / "p", epochs=2)
+    jobs = read_jobs(write_jobs(tmp_path / "jobs.csv", rows), tmp_path / "profiles")
+    plain, slow = (run(jobs, ClusterShape(3, 4), Tiresias(), slowdown=slowdown) for slowdown in (0.0, 0.5))
+    assert ends(slow)["a"] - 30 == pytest.approx(2 * (ends(plain)["a"] - 30), abs=3), "whole seconds"
