@@ -20,9 +20,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from goodput_replays import CLUSTER, FIXED, published
+from goodput_replays import CLUSTER, published
 
 from bftrainer.allocate.goodput.counts import GoodputAim
+from bftrainer.cli.shared.replays.dedicated import FIXED
 from bftrainer.performance.goodput import gain, noise_scale
 from bftrainer.replay.dedicated.baselines import iteration_s
 from bftrainer.replay.dedicated.cluster import TICK_S, figures_of, run
@@ -32,7 +33,7 @@ from bftrainer.replay.dedicated.programs import MeasuredProgram
 from bftrainer.replay.dedicated.workload import SubmittedJob, read_jobs
 
 COLD = Pauses(init_s=7.9, stall_up_s=0.023, stall_down_s=0.011, rescales=True)
-"""docs/elastic.md: a cold node's first step (median); members' pauses of joins and leaves (p99)."""
+"""docs/evidence/rescaling.md: a cold node's first step (median); pauses of joins and leaves (p99), in s."""
 WARM = replace(COLD, init_s=1.2)
 """The same with a warm node's first step."""
 CATEGORIES = {
@@ -43,6 +44,7 @@ CATEGORIES = {
     "imagenet": (100, 1000),
 }
 """Program -> GPU-hours of the jobs that it stands for (table 1)."""
+MODES: tuple[dict[str, Any], ...] = ({}, {"declared": True, "shared": True})
 ALLOCATORS = ("goodput", "optimus", "tiresias")
 Jobs = Sequence[SubmittedJob]
 
@@ -149,7 +151,7 @@ def load(workloads: dict[str, Jobs], traces: Path) -> None:
 
 def weights(workloads: dict[str, Jobs], traces: Path) -> None:
     """Table 3, and the ranks that we use in place of weights."""
-    cases = {
+    cases: dict[str, dict[str, Any]] = {
         f"weighted, lambda {decay}": {"aim": GoodputAim.WEIGHTED, "decay": decay} for decay in (0.0, 0.5, 1.0)
     }
     cases["ranked"] = {}
@@ -167,8 +169,7 @@ def powers(workloads: dict[str, Jobs], traces: Path) -> None:
     rows = []
     for power in (0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0):
         found = (
-            mean(replayed(jobs, power=power, **mode)["mean"] for jobs in workloads.values())
-            for mode in ({}, {"declared": True, "shared": True})
+            mean(replayed(jobs, power=power, **mode)["mean"] for jobs in workloads.values()) for mode in MODES
         )
         rows.append((power, *(f"{one:,.0f}" for one in found)))
     table(("power", "nothing known", "declared epochs, shared profiles"), rows)
@@ -216,7 +217,7 @@ def main() -> None:
     parser.add_argument("what", choices=SWEEPS)
     parser.add_argument("--workloads", nargs="+", default=["1", "2", "3", "4"])
     options = parser.parse_args()
-    read = {
+    read: dict[str, Jobs] = {
         name: read_jobs(options.traces / "workloads" / f"workload-{name}.csv", options.traces / "traces")
         for name in options.workloads
     }
