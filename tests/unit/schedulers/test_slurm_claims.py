@@ -142,6 +142,8 @@ def test_each_task_of_an_array_is_a_job() -> None:
         ({"reason": "ReqNodeNotAvail, May be reserved for other job"}, True),
         ({"reason": "Dependency"}, False),
         ({"reason": "BeginTime"}, False),
+        ({"reason": "None", "start": NOW + 25}, False),  # its user has changed when it is to begin
+        ({"reason": "None", "start": NOW}, True),
         ({"reason": "JobHeldUser"}, False),
         ({"reason": "AssocGrpNodeLimit"}, False),
         ({"reason": "QOSMaxJobsPerUserLimit"}, False),

@@ -60,10 +60,18 @@ def may_start(job: SlurmJobRow, now: float) -> bool:
     """Whether nodes may be all that a pending job waits for."""
     if job.state != "PENDING" or job.priority <= 0 or job.count <= 0:  # priority 0: held
         return False
-    if job.reason == "BeginTime":  # Slurm says so until it looks at the job again
-        ahead_s = BEGINS_SOON_S if job.whole != job.id else 0.0
-        return job.start is not None and job.start <= now + ahead_s
-    return not job.reason.startswith(OTHERWISE)
+    if begins_later(job, now, BEGINS_SOON_S if job.whole != job.id else 0.0):
+        return False
+    return job.reason == "BeginTime" or not job.reason.startswith(OTHERWISE)
+
+
+def begins_later(job: SlurmJobRow, now: float, ahead_s: float = 0.0) -> bool:
+    """Whether Slurm may not start a pending job within `ahead_s` yet, as it is to begin later. Slurm gives
+    BeginTime as the reason, or none if it has not looked at the job since that time was changed: else a user
+    could have nodes given back for a job again and again, and put its start off each time."""
+    if job.reason == "BeginTime":  # also after that time, until Slurm looks at the job again
+        return job.start is None or job.start > now + ahead_s
+    return job.reason == "None" and job.start is not None and job.start > now + ahead_s
 
 
 def waits_for_nodes(job: SlurmJobRow, now: float, flexible: Collection[str] = ()) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from bftrainer.model.main_jobs import MainJob
 from bftrainer.schedulers.shared.claims import Claims
+from bftrainer.schedulers.slurm.queue.claims import begins_later
 from bftrainer.schedulers.slurm.rows import SlurmJobRow
 
 LATELY_S = 120.0
@@ -24,17 +25,12 @@ def shown(main: Iterable[SlurmJobRow], found: Claims, now: float) -> tuple[MainJ
     ours."""
     main = list(main)
     ready = (found.ready | {claim.job for claim in found.claims}) - found.ahead
-    later = {job.whole for job in main if job.state == "PENDING" and _begins_later(job, now)}
+    later = {job.whole for job in main if job.state == "PENDING" and begins_later(job, now)}
     return tuple(
         _job(job)
         for job in main
         if (job.id in ready and job.whole not in later if job.state == "PENDING" else _has_begun(job, now))
     )
-
-
-def _begins_later(job: SlurmJobRow, now: float) -> bool:
-    """Whether Slurm may not start it yet. Nodes are cleared before for one that is heterogeneous."""
-    return job.reason == "BeginTime" and job.start is not None and job.start > now
 
 
 def _has_begun(job: SlurmJobRow, now: float) -> bool:
