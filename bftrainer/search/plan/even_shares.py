@@ -33,9 +33,9 @@ class EvenShares:
         found: Ints = self._floor[np.minimum(workers, self._floor.size - 1)]
         return found
 
-    def on(self, nodes: Ints, trials: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """For so many trials on so many nodes: how many run, the workers of most of them, how many of them
-        have more, and the workers of those."""
+    def on(self, nodes: Ints, trials: Ints) -> tuple[Ints, Ints, Ints]:
+        """For so many trials on so many nodes: how many run; the sizes that they have, a row for each number,
+        the largest first; and how many have this size or a larger one."""
         per, own = self._per, -(-self._least // self._per)
         running = np.minimum(trials, nodes // own if own > 1 else nodes * (per // self._least))
         some = np.maximum(1, running)
@@ -44,12 +44,23 @@ class EvenShares:
         above = self._above[small]
         step = np.where(above > 0, -(-above // per) - used, 1)
         extra = np.where(above > 0, np.minimum(running, (nodes - running * used) // step), 0)
-        if per == 1 or own > 1:
-            return running, small, extra, above
-        few = np.maximum(1, running // np.maximum(1, nodes))  # where several trials share a node
+        sizes, counts = np.stack([above, small], axis=1), np.stack([extra, running - extra], axis=1)
+        if per > 1 and own == 1:
+            sizes, counts = (np.pad(each, ((0, 0), (0, 2))) for each in (sizes, counts))
+            dense = np.flatnonzero(nodes < running)
+            sizes[dense], counts[dense] = self._beside(nodes[dense], running[dense])
+        return running, sizes, counts.cumsum(axis=1)
+
+    def _beside(self, nodes: Ints, running: Ints) -> tuple[Ints, Ints]:
+        """The sizes of trials of which several share a node, the largest first, and how many have each. Some
+        nodes have one trial more than others, and some trials of a node one worker more than others."""
+        few = running // np.maximum(1, nodes)
         full = running - few * nodes  # nodes with one trial more than `few`
-        dense = nodes < running
-        small = np.where(dense, self.floor(np.where(full > 0, per // (few + 1), per // few)), small)
-        above = np.where(dense, self.floor(per // few), above)
-        extra = np.where(dense, np.where(full > 0, (nodes - full) * few, 0), extra)
-        return running, small, extra, above
+        sizes, counts = [], []
+        for on_node, those in ((np.maximum(1, few), nodes - full), (few + 1, full)):
+            size, more = np.divmod(self._per, on_node)
+            sizes += [self.floor(size + 1), self.floor(size)]
+            counts += [those * more, those * (on_node - more)]
+        found, numbers = np.stack(sizes, axis=1), np.stack(counts, axis=1)
+        order = np.argsort(-found, axis=1, kind="stable")
+        return np.take_along_axis(found, order, axis=1), np.take_along_axis(numbers, order, axis=1)

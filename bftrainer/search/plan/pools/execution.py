@@ -244,8 +244,8 @@ class Execution:
         trials = state.unended.sum(axis=1)
         if profile.parallelism is not None:
             trials = np.minimum(trials, profile.parallelism)
-        running, small, extra, large = self._sharing.on(there, trials)
-        due = running * small + extra * (large - small)
+        running, sizes, until = self._sharing.on(there, trials)
+        due = (sizes * np.diff(until, axis=1, prepend=0)).sum(axis=1)
         trainers = np.minimum(trials, running + SPARE) if profile.parallelism is None else trials
         lacks = state.trainers < trainers
         rows = np.flatnonzero(
@@ -258,8 +258,9 @@ class Execution:
         before = state.workers[rows]
         key = np.where(state.left[rows] > 0, state.turn[rows] - before * LAST, LAST)
         place = _ranks(key)  # those first that have most, ended ones last
-        wanted = np.where(place < running[rows, None], small[rows, None], 0)
-        wanted = np.where(place < extra[rows, None], large[rows, None], wanted)
+        wanted = np.zeros_like(before)
+        for size, last in zip(sizes[rows].T[::-1], until[rows].T[::-1], strict=True):
+            wanted = np.where(place < last[:, None], size[:, None], wanted)
         now, ready, work = state.now[rows, None], state.ready[rows], state.left[rows] * state.slow[rows]
         begin, still = np.maximum(now, ready), state.still[rows]
         speeds = self._sharing.speeds

@@ -119,6 +119,21 @@ def test_on_nodes_that_stay_a_forecast_is_the_search_trial_by_trial(
     assert found == pytest.approx(ends_at(steady, 0.0, brackets, rate, start_s, 4, 1e9), rel=1e-6)
 
 
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+@pytest.mark.parametrize("per", [4, 8])
+def test_no_worker_of_a_node_that_trials_share_is_left_over(nodes: int, per: int) -> None:
+    """Where twice the workers are twice as fast, all there is to do takes all workers until it is done."""
+    most = nodes * per
+    profile = ExperimentProfile(
+        curve=((1, 1.0), (most, float(most))), nodes=nodes, node_workers=per, most=most
+    )
+    for trials in range(1, most + 3):
+        simulator = Simulator(Experiment("one", (Stage(trials, 100),)), profile, samples=1)
+        own = Execution(simulator, side_by_side([1]), Supply.none())
+        found = own.run(np.zeros(1), np.full((1, 1), nodes))[-1, 0]
+        assert found == pytest.approx(100 * trials / most)
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     trials=st.lists(st.integers(1, 30), min_size=1, max_size=3),
@@ -252,18 +267,13 @@ def test_a_purchase_is_hardly_dearer_than_the_best_of_all(seed: int) -> None:
     assert best * (1 - 1e-9) <= found.total <= 1.05 * best
 
 
-def test_more_nodes_are_bought_for_a_stage_where_that_saves_node_hours() -> None:
-    """Three trials on a node of four workers run one after the other, or with one worker each; on two nodes
-    they end in less than half of the time."""
-    own = ExperimentProfile(curve=((1, 100.0), (2, 190.0), (4, 340.0)), iteration_samples=6000, nodes=2)
-    own = replace(own, node_workers=4, most=8)
-    pool = Pool(
-        Simulator(successive_halving(9, 1, 9, 3), own), log_of([Interval(0, 1, "n")], 20 * HOUR), 420, 9
-    )
-    found = buy(pool, 0.95)
-    assert found.forecast.bought == (1, 2, 1)
-    every = (pool.forecast(nodes) for nodes in itertools.product((0, 1, 2), repeat=3))
-    assert found.total == pytest.approx(min(f.node_hours(420).sum() for f in every if f.chance(420) == 1))
+def test_more_nodes_are_bought_where_that_saves_node_hours() -> None:
+    """Three trials on two nodes are on time after 200 s; on three they take 300 node-seconds, not 400."""
+    own = ExperimentProfile(curve=((1, 1.0), (2, 1.1)), nodes=6, most=2)
+    nothing = log_of([Interval(0, 1, "n")], 20 * HOUR)
+    found = buy(Pool(Simulator(Experiment("x", (Stage(3, 100),)), own), nothing, 250.0, 9), 0.95)
+    assert found.forecast.bought == (3,)
+    assert found.total == pytest.approx(300 / HOUR)
 
 
 def test_nothing_is_bought_where_the_pool_is_enough() -> None:
