@@ -146,7 +146,7 @@ class StepRecorder:
         if self._depth or not torch.is_grad_enabled() or not module.training or self._file is None:
             return
         batch = first_batch((*args, *kwargs.values()))
-        if batch is not None:
+        if batch is not None and (self._run is None or self._run.weight):  # else a stand-in for no samples
             self._rows += rows(batch)
         result = first_batch((output,))
         if result is not None and result.dtype.is_floating_point:
