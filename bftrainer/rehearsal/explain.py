@@ -111,7 +111,7 @@ def _anew(run: RunRecord, found: Deviation, launcher: str) -> Cause:
         remedy = (
             "every change of nodes ends the processes of `launcher: torchrun`: save and load what the "
             "training needs, with job = elastic.attach(), job.load(), job.should_stop() and job.save(...), "
-            "or with the callback of Lightning or Hugging Face (docs/your-script.md)"
+            "or with the callback of Lightning or Hugging Face (docs/torchrun.md)"
         )
     return Cause(run=run.name, title="its processes begin from nothing", remedy=remedy, shown_by=found)
 

@@ -45,14 +45,14 @@ def hint(spec: TrainerSpec) -> str:
         return (
             f"{script} imports nothing of bftrainer.elastic, and so tells of none of the samples that `work` "
             "asks for: the trainer fails when the script ends. Say `work: until_exit`, or let it call "
-            "elastic.attach(), job.progress() and job.done() (docs/your-script.md)"
+            "elastic.attach(), job.progress() and job.done() (docs/torchrun.md)"
         )
     framework = _framework(found)
     if spec.launcher != "torchrun" or spec.n_min == spec.n_max or not framework:
         return ""
     return (
         f"{script} uses {framework} without bftrainer's callback: {_WITHOUT[framework]}. Add "
-        f"bftrainer.elastic.{MODULE[framework]}.ElasticCallback (docs/your-script.md)"
+        f"bftrainer.elastic.{MODULE[framework]}.ElasticCallback (docs/{MODULE[framework]}.md)"
     )
 
 

@@ -41,7 +41,7 @@ class TorchrunTrainer(LaunchedTrainer):
 
     to_tell: ClassVar[str] = (
         "Say work: until_exit, so that its end counts; or let it call elastic.attach(), job.progress() and "
-        "job.done() (docs/your-script.md)"
+        "job.done() (docs/torchrun.md)"
     )
 
     pending: Regroup | None = None  # to run as soon as the run before has ended

@@ -19,12 +19,12 @@ ANSWER_S = 20.0
 """A store that does not say by then whether it was used is not waited for."""
 NO_FURTHER = (
     "its script has begun {} times in a row, and never came further than {:,} samples: let it save where "
-    "job.should_save() says so, and load what it has saved at its start (docs/your-script.md)"
+    "job.should_save() says so, and load what it has saved at its start (docs/torchrun.md)"
 )
 REMEDY = (
     "Let the script call torch.distributed.init_process_group() and train with DistributedDataParallel, or "
     "use accelerate, a callback of bftrainer, or elastic.Run (launcher: native). For work on one process, "
-    "say nodes: {min: 1, max: 1, workers: 1} (docs/your-script.md)"
+    "say nodes: {min: 1, max: 1, workers: 1} (docs/torchrun.md)"
 )
 
 

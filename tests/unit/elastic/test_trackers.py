@@ -1,4 +1,4 @@
-"""The recipes of docs/your-script.md for TensorBoard, MLflow and Weights & Biases: one run, whatever ends."""
+"""The recipes of docs/trackers.md for TensorBoard, MLflow and Weights & Biases: one run, whatever ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.site import ROOT
 
-PAGE = (ROOT / "docs" / "your-script.md").read_text()
+PAGE = (ROOT / "docs" / "trackers.md").read_text()
 RECIPES = dict(re.findall(r"\*\*(TensorBoard|MLflow|W&B)\*\*.*?\n```python\n(.*?)```", PAGE, re.DOTALL))
 SCRIPT = """
 import sys
