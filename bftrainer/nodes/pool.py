@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.machine import Node, NodeInfo, NodeState, Pilot, Snapshot
 from bftrainer.nodes.lifecycle import (
+    HELD,
     CancelPilots,
     Effect,
     NodeCleared,
@@ -149,9 +150,11 @@ def polled(records: Records, snapshot: Snapshot, terms: Terms) -> tuple[Records,
         elif one.pilot is None and one.end is None:
             changed.append(name)
     records = records.with_(changed) if changed else records
-    if not joined and not gone and not facts:
-        return records, ()
     vacated = frozenset(gone & terms.given_up)
+    # one that was spared has not joined again yet, and nobody else would give it back
+    going = vacated | {name for name in terms.given_up if _is_held_outside(records.nodes.get(name))}
+    if not joined and not gone and not facts and not going:
+        return records, ()
     event = NodesChanged(
         time=now,
         joined=frozenset(joined),
@@ -160,9 +163,10 @@ def polled(records: Records, snapshot: Snapshot, terms: Terms) -> tuple[Records,
         reason="poll",
         facts=facts,
     )
-    records = released(records, vacated, now, claimed=bool(snapshot.claims))
+    records = released(records, going, now, claimed=bool(snapshot.claims))
     records, ends = dropped(records, gone - vacated, now)
-    return records, (event, VacateNodes(vacated), *ends)
+    changes = (event,) if joined or gone or facts else ()
+    return records, (*changes, VacateNodes(going), *ends)
 
 
 def lost(
@@ -182,6 +186,11 @@ def lost(
             why = pilot.pending or "its agent did not report; do nodes reach `address`?"
             found[name] = f"its pilot did not start within {start_s:g} s: {why}"
     return found
+
+
+def _is_held_outside(one: NodeRecord | None) -> bool:
+    """Whether we have a pilot on a node that is not in the pool, and do not give it back yet."""
+    return one is not None and not one.pooled and one.phase in HELD
 
 
 def _is_the_same(one: Pilot | None, other: Pilot) -> bool:

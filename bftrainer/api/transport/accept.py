@@ -37,7 +37,7 @@ LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
 """So has a client on this machine."""
 SUBORDINATE = 1 << 16
 """A user has so many subordinate numbers (/etc/subuid), as each of which it can connect: numbers without a
-name count together, by so many in a row."""
+name count together, by so many in a row. None is below that: those are people's and services'."""
 
 
 class Listener:
@@ -151,14 +151,14 @@ class Listener:
 
 def owner_of(client: socket_.socket, address: object, named: Callable[[int], bool]) -> Owner:
     """To whom a connection is counted: to the user at the other end of a Unix socket, as the kernel says,
-    once the user is known to have a name; over TCP to the address.
+    if that is no subordinate number of another; over TCP to the address.
 
     Raises:
         OSError: the client is gone.
     """
     if client.family == socket_.AF_UNIX:
         uid = peer_uid(client)
-        if named(uid):
+        if uid < SUBORDINATE or named(uid):
             return "user", uid
         first = uid - uid % SUBORDINATE
         return "unnamed", f"uids {first} to {first + SUBORDINATE - 1}"

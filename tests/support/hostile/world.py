@@ -289,7 +289,8 @@ class Watch:
         assert world.pid() == self.pid
         world.until(lambda: len(self.served()) == len(self.jobs), SOON_S, "all main jobs have started")
         for job in self.served():
-            assert job["cpu_s"] <= COMPUTED_S and job["polls"] <= POLLS, (job, self.waits(), self.slowest())
+            told = f"{job} {self.waits()}\n{self.slowest()}\n{world.log()[-8000:]}"
+            assert job["cpu_s"] <= COMPUTED_S and job["polls"] <= POLLS, told
         assert world.memory_mb() <= MEMORY_MB
 
     def slowest(self, count: int = 5) -> str:

@@ -179,6 +179,17 @@ def test_a_node_that_leaves_is_vacated_if_it_is_given_up_and_dropped_if_it_is_go
         assert effect in effects
 
 
+def test_a_node_that_was_spared_and_is_wanted_after_all_is_given_back() -> None:
+    """It has not joined the pool again. Else the main job would wait until nobody has needed the pilot for a
+    while."""
+    outside = lifecycle.spared(in_phase(NodePhase.RELEASING), "n", 11.0)
+    assert phase_of(outside) is NodePhase.UP and not outside.pool
+    records, effects = after(outside, poll(12.0, PILOT), given_up=frozenset("n"))
+    assert effects == (VacateNodes(frozenset("n")), ExitAgents(frozenset()), CancelPilots(()))
+    assert phase_of(records) is NodePhase.RELEASING
+    assert after(records, poll(13.0, PILOT), given_up=frozenset("n")) == (records, ()), "once"
+
+
 def test_an_agent_that_has_been_there_may_come_back_however_old_its_pilot_is() -> None:
     """Only its connection broke, as a poll lists its pilot: `reconnect_s` is what it has."""
     old = poll(1000.0, PILOT)
