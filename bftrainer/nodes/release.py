@@ -67,18 +67,24 @@ class Release:
         # one whose pilot ends meanwhile is given up all the same: no other pilot is to go there
         held, since = records.releasing.union(records.pilots), self._held_since()
         chosen = await self._claimed.choose(snapshot.claims, held, records.releasing, since)
-        return self._still_needed(chosen, now, snapshot.claims, since)
+        return self._still_needed(chosen, records.releasing, now, snapshot.claims, since)
 
     def _held_since(self) -> dict[str, float]:
         records = self._pilots.records
         return {name: records.nodes[name].answered for name in records.pilots}
 
     def _still_needed(
-        self, nodes: frozenset[str], moment: float, claims: Sequence[Claim], since: Mapping[str, float]
+        self,
+        nodes: frozenset[str],
+        going: frozenset[str],
+        moment: float,
+        claims: Sequence[Claim],
+        since: Mapping[str, float],
     ) -> frozenset[str]:
         """Those of `nodes` that are still to be given back; they were chosen for these claims by what was
-        known at a `moment`, and the scheduler may have taken others meanwhile."""
-        self._counted, self._chosen_at = nodes, moment
+        known at a `moment`, and the scheduler may have taken others meanwhile. Those that were `going` then
+        are none of these: their pilots end as we have told them."""
+        self._counted, self._chosen_at = nodes | going, moment
         return nodes - self._spared(nodes, claims, since)
 
     def _spared(
@@ -131,9 +137,10 @@ class Release:
     async def make_room(self, claims: Sequence[Claim]) -> None:
         """Give back nodes for main jobs that are yet to come: too few are idle."""
         records, now, since = self._pilots.records, self._clock.now(), self._held_since()
-        held = self._state.nodes & records.pilots.keys() - records.releasing
+        going = records.releasing
+        held = self._state.nodes & records.pilots.keys() - going
         chosen = await self._claimed.choose(claims, held, frozenset(), since)
-        chosen = self._still_needed(chosen & self._state.nodes, now, claims, since)
+        chosen = self._still_needed(chosen & self._state.nodes, going, now, claims, since)
         self._state.lose(chosen, MAKES_ROOM, vacated=True)
         self._pilots.records = lifecycle.released(
             self._pilots.records, chosen, self._clock.now(), claimed=True

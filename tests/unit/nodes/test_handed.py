@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,31 @@ def test_what_the_scheduler_takes_meanwhile_spares_as_many_of_ours(make: Make) -
     run(scenario)
 
 
+def test_a_pilot_of_ours_that_has_ended_as_told_spares_no_other(make: Make) -> None:
+    """Of two nodes for one main job the first is clear at once, and polls see its pilot gone."""
+
+    async def scenario() -> None:
+        world = make(vacate_s=5)
+        await trained(world)
+        world.machine.claims = (claim(world, 2),)
+        await world.nodes.watch.poll()
+        assert world.pilots.records.releasing == {"n0", "n1"}
+        world.workers.on.discard("n0")
+        await asyncio.sleep(0.05)
+        assert [node for node, _ in world.link.messages] == ["n0"]
+        world.agents.discard("n0")
+        world.machine.pilots = [pilot for pilot in world.machine.pilots if pilot.node != "n0"]
+        world.machine.claims = (Claim(job="7", nodes=frozenset({"n1", "n2"}), count=1),)
+        await world.nodes.watch.poll()
+        await asyncio.sleep(0.05)
+        assert "n1" in world.pilots.records.releasing
+        world.workers.on.clear()
+        await world.nodes.background.wait()
+        assert "n1" not in world.held()
+
+    run(scenario)
+
+
 def test_a_node_that_was_given_back_rests_before_it_joins_again(make: Make) -> None:
     async def scenario() -> None:
         world = make(rejoin_s=3)
@@ -85,7 +111,7 @@ def test_only_what_was_taken_since_we_chose_counts_and_once(make: Make) -> None:
         pilots.adopt(Pilot(tag=f"t{i}", node=f"n{i}"))
     for node, at in (("n1", 1.0), ("n2", 2.5), ("n3", 2.5)):
         pilots.records = lifecycle.taken(pilots.records, [node], at)
-    needed = release._still_needed(frozenset({"n2", "n4", "n5"}), 2.0, claims, since)
+    needed = release._still_needed(frozenset({"n2", "n4", "n5"}), frozenset(), 2.0, claims, since)
     assert lifecycle.taken_since(pilots.records, 2.0) == {"n2", "n3"}
     assert needed == {"n2", "n4"}, "n3 spares the one that we have held least long"
     assert release._spared(needed, claims, since) == set()
