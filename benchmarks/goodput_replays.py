@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean, quantiles
 from typing import Any
+from unittest.mock import patch
 
 from bftrainer.cli.shared.replays.dedicated import FIXED
 from bftrainer.replay.dedicated.cluster import ClusterShape, figures_of, run
@@ -103,9 +104,9 @@ def print_decisions(traces: Path, workload: str) -> None:
             raise EnoughError
         return chosen
 
-    policy.decide = timed  # type: ignore[assignment, method-assign]
     try:
-        run(at_once, CLUSTER, policy, shared=True)
+        with patch.object(policy, "decide", timed):
+            run(at_once, CLUSTER, policy, shared=True)
     except EnoughError:
         wall, cpu = (quantiles(column, n=100) for column in zip(*taken, strict=True))
         print(

@@ -114,22 +114,27 @@ def _curve(profile: Path, gpus: int | None, most: int | None) -> tuple[str, Trai
     return spec.name, phases_of_curve(spec.curve, spec.samples, most or spec.n_max)
 
 
+def _cost(found: TrainingOnNodes, price: float | None) -> float:
+    """In the unit of the price; in node-hours without one."""
+    return found.node_s / 3600 * (1 if price is None else price)
+
+
 def _row(nodes: str, found: TrainingOnNodes, price: float | None) -> tuple[str, ...]:
-    cost = found.node_s / 3600 * (1 if price is None else price)
     return (
         nodes,
         f"{found.goodput:,.1f}",
         f"{found.efficiency:.3f}",
         f"{found.utility:.3f}",
         clock(found.time_s),
-        f"{cost:,.2f}",
+        f"{_cost(found, price):,.2f}",
     )
 
 
 def _say_best(best: TrainingOnNodes, bounds: UtilityBounds) -> None:
-    within = bounds.low <= best.utility <= bounds.high
-    off = "" if within else f"; none of {bounds.least} to {bounds.most} nodes has one from {bounds.low:g} to "
-    off += "" if within else f"{bounds.high:g}"
+    outside = (
+        f"; none of {bounds.least} to {bounds.most} nodes has one from {bounds.low:g} to {bounds.high:g}"
+    )
+    off = "" if bounds.has(best.utility) else outside
     say(f"take {best.course[0]}: its utility {best.utility:.3f} is closest to {bounds.middle:g}{off}")
 
 
@@ -153,14 +158,13 @@ def _json(
     price: float | None,
 ) -> dict[str, Any]:
     def figures(found: TrainingOnNodes) -> dict[str, Any]:
-        hours = found.node_s / 3600
         return {
             "goodput": found.goodput,
             "efficiency": found.efficiency,
             "utility": found.utility,
             "time_s": found.time_s,
-            "node_hours": hours,
-            "cost": hours if price is None else hours * price,
+            "node_hours": _cost(found, None),
+            "cost": _cost(found, price),
         }
 
     return {
@@ -168,7 +172,7 @@ def _json(
         "gpus": phases.gpus,
         "utility": [bounds.low, bounds.high],
         "nodes": best,
-        "within": bounds.low <= fixed[best - bounds.least].utility <= bounds.high,
+        "within": bounds.has(fixed[best - bounds.least].utility),
         "sizes": [{"nodes": found.course[0], **figures(found)} for found in fixed],
         "changing": {**figures(scaled), "course": scaled.course},
     }

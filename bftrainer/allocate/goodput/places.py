@@ -14,7 +14,8 @@ def place(
 
     Trainers whose number is unchanged stay, but where they are in the way of one that needs whole nodes. The
     largest are placed first, each where it fits most closely. With `apart`, no node has workers of two
-    trainers of several nodes (Pollux's interference avoidance): who would meet another gets fewer workers.
+    trainers of several nodes (Pollux's interference avoidance): one that would meet another gets fewer
+    workers.
     """
     stay = {name: held[name] for name, count in counts.items() if count and len(held.get(name, ())) == count}
     new = {name: count for name, count in counts.items() if count and name not in stay}

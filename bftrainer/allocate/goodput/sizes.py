@@ -47,6 +47,10 @@ class UtilityBounds:
         """The utility that is aimed at where the present one is outside."""
         return (self.low + self.high) / 2
 
+    def has(self, utility: float) -> bool:
+        """Whether a utility is within the bounds."""
+        return bool(self.low <= utility <= self.high)
+
     def size(self, utilities: Sequence[float] | Floats, held: int = 0) -> int:
         """Nodes, of `least` to `most`, by the utility of each number from 1 on, shape (`most`,) at least.
 
@@ -55,7 +59,7 @@ class UtilityBounds:
         a number that has less of it than some larger one counts as good as that. Of equals it is the largest
         above the middle, and else the smallest.
         """
-        if self.least <= held <= self.most and self.low <= utilities[held - 1] <= self.high:
+        if self.least <= held <= self.most and self.has(utilities[held - 1]):
             return held
         falling = np.maximum.accumulate(np.asarray(utilities[self.least - 1 : self.most])[::-1])[::-1]
         off = np.round(falling - self.middle, 9)

@@ -36,15 +36,21 @@ def claim(world: World, count: int) -> Claim:
     return Claim(job="7", nodes=frozenset(world.machine.idle), count=count)
 
 
+async def vacating(make: Make) -> World:
+    """A main job wants two nodes, whose workers are busy: we give back n0 and n1."""
+    world = make(vacate_s=5)
+    await trained(world)
+    world.machine.claims = (claim(world, 2),)
+    await world.nodes.watch.poll()
+    assert world.pilots.records.releasing == {"n0", "n1"}
+    return world
+
+
 def test_what_the_scheduler_takes_meanwhile_spares_as_many_of_ours(make: Make) -> None:
     """It decides a moment after the poll, and takes other nodes than we have chosen."""
 
     async def scenario() -> None:
-        world = make(vacate_s=5)
-        await trained(world)
-        world.machine.claims = (claim(world, 2),)
-        await world.nodes.watch.poll()
-        assert world.pilots.records.releasing == {"n0", "n1"}
+        world = await vacating(make)
         for node in ("n1", "n3"):  # of these we have chosen one as well
             world.nodes.losses.agent_leaves(node)
             world.agents.discard(node)
@@ -63,11 +69,7 @@ def test_a_pilot_of_ours_that_has_ended_as_told_spares_no_other(make: Make) -> N
     """Of two nodes for one main job the first is clear at once, and polls see its pilot gone."""
 
     async def scenario() -> None:
-        world = make(vacate_s=5)
-        await trained(world)
-        world.machine.claims = (claim(world, 2),)
-        await world.nodes.watch.poll()
-        assert world.pilots.records.releasing == {"n0", "n1"}
+        world = await vacating(make)
         world.workers.on.discard("n0")
         await asyncio.sleep(0.05)
         assert [node for node, _ in world.link.messages] == ["n0"]
