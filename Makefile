@@ -91,10 +91,12 @@ types: install  ## mypy, strict; of the benchmarks, that they call what there is
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file benchmarks/mypy.ini benchmarks/*.py
 
-docs: install  ## Write docs/settings.md, docs/cli.md, the tables in docs/site-mode.md and docs/evidence anew from the code's own facts
+docs: install  ## Write the generated pages anew from the code's own facts, and make the site of all pages in build/site
 	$(BIN)/python -m bftrainer.settings.page docs
 	$(BIN)/python -m bftrainer.cli.shared.reference docs
 	$(BIN)/python benchmarks/evidence.py --write docs/evidence/README.md
+	$(BIN)/sphinx-build -q --fail-on-warning -c docs -b html . build/site
+	@echo "open build/site/index.html, or: $(PYTHON) -m http.server --bind 127.0.0.1 --directory build/site"
 
 evidence: install  ## Repeat what the documentation claims, as far as an hour allows (TRACES=folder of the published logs, ONLY=word)
 	$(BIN)/python benchmarks/evidence.py $(if $(TRACES),--traces $(abspath $(TRACES))) $(if $(ONLY),--only $(ONLY))
