@@ -58,13 +58,13 @@ class Answers:
         headers = {**answer.headers, "Content-Type": answer.content_type}
         if len(answer.body) <= PIECE or request.method == "HEAD":  # of which aiohttp sends no body
             return web.Response(body=answer.body, headers=headers)
-        with self._counted(user, len(answer.body)):
+        with self.counted(user, len(answer.body)):
             response = web.StreamResponse(headers=headers)
             response.content_length = len(answer.body)
             try:
                 async with asyncio.timeout(self._seconds):
                     await response.prepare(request)
-                    for piece in _pieces(answer.body):
+                    for piece in pieces(answer.body):
                         await response.write(piece)
                     await response.write_eof()
             except TimeoutError:
@@ -74,8 +74,12 @@ class Answers:
             return response
 
     @contextmanager
-    def _counted(self, user: str, size: int) -> Iterator[None]:
-        """While an answer of so many bytes is under way."""
+    def counted(self, user: str, size: int) -> Iterator[None]:
+        """Count an answer of so many bytes while it is under way.
+
+        Raises:
+            BusyError: too much is under way already, to this user or to all.
+        """
         # one answer is always possible: its own size has a bound
         if self._bytes[user] and self._bytes[user] + size > self._most // SHARE:
             self._bounded("max_answers_waiting_mb", user)
@@ -91,6 +95,7 @@ class Answers:
             self._bytes = +self._bytes
 
 
-def _pieces(body: bytes) -> Iterator[memoryview]:
+def pieces(body: bytes) -> Iterator[memoryview]:
+    """Return a body in pieces of `PIECE` bytes."""
     view = memoryview(body)
     return (view[begin : begin + PIECE] for begin in range(0, len(view), PIECE))

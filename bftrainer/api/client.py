@@ -10,7 +10,8 @@ import random
 import socket
 import struct
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,8 @@ from bftrainer.errors import BftrainerError
 
 TIMEOUT_S = 30.0
 """An answer may take so long, with all tries."""
+SILENT_S = 60.0
+"""A stream that brings nothing for so long has lost its daemon, which sends beats."""
 RETRY_S = 1.0
 """When a request is sent again that the daemon did not take."""
 MOST_SAID = 20_000
@@ -153,8 +156,7 @@ class Client:
     ) -> tuple[Any, Mapping[str, str]]:
         """Send a request; where the daemon takes none at the moment, again and again in time."""
         params = {key: str(value) for key, value in query.items() if value is not None}
-        there = "bftrainer" if isinstance(self._where, Path) else self._where
-        url = URL(f"http://{there}").joinpath("v1", *path.split("/")).update_query(params)
+        url = self._url(path, params)
         try:
             data = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
@@ -178,6 +180,52 @@ class Client:
             raise DaemonError(_said(found) or f"the daemon answered {answer.status} to {method} {path}")
         return found, answer.headers
 
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, query: Mapping[str, str], data: bytes = b""
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send one request to a path under /v1; its answer is read as it comes, whatever its status is.
+
+        Raises:
+            DaemonError: No daemon answers, or it falls silent.
+            MungeError: munge makes no credential.
+        """
+        url, connector = self._url(path, query), self._connector()
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._patience_s, sock_read=SILENT_S)
+        session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
+        try:
+            async with (
+                session,
+                session.request(
+                    method,
+                    url,
+                    data=data,
+                    headers=await self._headers(method, url, data),
+                    allow_redirects=False,
+                ) as answer,
+            ):
+                yield answer
+        except TimeoutError as error:
+            raise DaemonError(f"the daemon at {self._where} has fallen silent; see its log") from error
+        except (aiohttp.ClientConnectorError, FileNotFoundError) as error:
+            raise DaemonError(self._unanswered(error)) from error
+        except aiohttp.ClientError as error:
+            raise DaemonError(f"the daemon at {self._where} has closed the connection") from error
+
+    def _url(self, path: str, query: Mapping[str, str]) -> URL:
+        there = "bftrainer" if isinstance(self._where, Path) else self._where
+        return URL(f"http://{there}").joinpath("v1", *path.split("/")).update_query(query)
+
+    def _connector(self) -> aiohttp.UnixConnector | None:
+        return aiohttp.UnixConnector(path=str(self._where)) if isinstance(self._where, Path) else None
+
+    async def _headers(self, method: str, url: URL, data: bytes) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        if self._munge is not None:
+            credential = await self._munge.encode(digest(method, url.raw_path_qs, data))
+            headers["Authorization"] = f"{SCHEME} {credential}"
+        return headers
+
     async def _send(
         self, method: str, url: URL, data: bytes, left_s: float, allowance: Allowance
     ) -> tuple[aiohttp.ClientResponse, Any]:
@@ -187,11 +235,7 @@ class Client:
             _BusyError: Nothing was done, and the request can be sent again.
             DaemonError: There is no answer, or none of a daemon.
         """
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        if self._munge is not None:
-            credential = await self._munge.encode(digest(method, url.raw_path_qs, data))
-            headers["Authorization"] = f"{SCHEME} {credential}"
-        connector = aiohttp.UnixConnector(path=str(self._where)) if isinstance(self._where, Path) else None
+        headers, connector = await self._headers(method, url, data), self._connector()
         timeout = aiohttp.ClientTimeout(total=max(0.1, left_s))
         order = "" if method == "GET" else "; the order may have been carried out: see bftrainer list"
         try:

@@ -9,6 +9,7 @@ from bftrainer.api.errors import errors
 from bftrainer.api.fields import MAX_DIGITS, body_of, number_of, real_of, text_of
 from bftrainer.api.listing import ENDED, MAX_ENDED, MAX_ROWS, dumps
 from bftrainer.api.service import Json, Service
+from bftrainer.api.stream import send_feed
 from bftrainer.api.study_routes import StudyRoutes
 from bftrainer.api.transport.connection import connection_of, whole
 from bftrainer.errors import BftrainerError
@@ -35,6 +36,7 @@ def users_application(service: Service, callers: Callers, *, max_request: int) -
             web.get("/v1/pool", routes.pool),
             web.get("/v1/{what:events|pauses|reports}", routes.rows),
             web.get("/v1/status", routes.status),
+            web.get("/v1/feed", routes.feed),
             web.get("/v1/admin/impact", routes.impact),
             web.post("/v1/admin/{order:pause|drain|resume}", routes.administer),
             *StudyRoutes(service.studies, service.answers, callers).table(),
@@ -128,6 +130,11 @@ class Routes:
     async def status(self, request: web.Request) -> web.Response:
         """Return the state of the daemon."""
         return _json(self._service.status(await self._callers.of(request)))
+
+    async def feed(self, request: web.Request) -> web.StreamResponse:
+        """Send what changes of `parts`, of all by default, as server-sent events: see `api.stream`."""
+        caller = await self._callers.of(request)
+        return await send_feed(request, caller, self._service.feed, self._service.answers)
 
     async def administer(self, request: web.Request) -> web.Response:
         """Carry out an admin's order: pause, drain or resume."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from bftrainer.api.answers import Answer, Answers
 from bftrainer.api.callers import Caller
+from bftrainer.api.stream import Feed
 
 Json = Mapping[str, Any]
 """A JSON object."""
@@ -54,6 +55,11 @@ class Service(Protocol):
     @property
     def answers(self) -> Answers:
         """What sends large answers."""
+        ...
+
+    @property
+    def feed(self) -> Feed:
+        """What changes, told as it does."""
         ...
 
     @property

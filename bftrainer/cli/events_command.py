@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.connection import changes, connect
 from bftrainer.cli.shared.figures import figure, speed
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("id", "time", "event", "pool", "plan", "actions")
 FOLLOW_S = 0.5
-"""How often the daemon is asked for what has happened since."""
+"""The daemon is asked for what has happened since when it tells that something has, not more often."""
 SOME, MOST = 100, 10_000
 """So many events are asked for then; so many at most."""
 
@@ -57,18 +56,21 @@ def command(
 
 def _follow(client: Client, found: list[dict[str, Any]], trainer: str | None) -> None:
     """Print these events and those that come, for ever."""
-    last = 0
-    while True:
-        for e in found:
-            id_, moment, event, pool, plan, actions = (str(cell) for cell in _row(e))
-            say("  ".join(part for part in (id_, moment, event, f"pool {pool}", plan, actions) if part))
-            last = max(last, e["id"])
-        time.sleep(FOLLOW_S)
+    last = _print_lines(found, 0)
+    for _ in changes(client, "decisions", every_s=FOLLOW_S):
         asked, found = SOME, client.rows("events", SOME, trainer)
         while len(found) == asked < MOST and found[0]["id"] > last + 1:  # more have come than were asked for
             asked *= 10
             found = client.rows("events", asked, trainer)
-        found = [e for e in found if e["id"] > last]
+        last = _print_lines([e for e in found if e["id"] > last], last)
+
+
+def _print_lines(found: list[dict[str, Any]], last: int) -> int:
+    """Print events, a line each. Returns the number of the latest, `last` if there is none."""
+    for e in found:
+        id_, moment, event, pool, plan, actions = (str(cell) for cell in _row(e))
+        say("  ".join(part for part in (id_, moment, event, f"pool {pool}", plan, actions) if part))
+    return max((e["id"] for e in found), default=last)
 
 
 def _row(e: dict[str, Any]) -> tuple[object, ...]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bftrainer.api.client import TrainerList
+from bftrainer.api.client import Client, TrainerList
 from bftrainer.api.listing import ENDED
-from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.connection import changes, connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
@@ -73,20 +72,26 @@ def command(
     if watch and as_json:
         raise click.UsageError("--watch shows a table again and again, and --json one array: leave out one")
     client, before = connect(config, state_dir), None
-    while True:
-        listed = client.trainers(limit, every=every)
+    for listed in _lists(client, limit, every=every, every_s=every_s if watch else None):
         found = [t for t in listed.trainers if _is_wanted(t, statuses, name)]
         if as_json:
             print_json(found)
             _tell_left_out(listed, err=True)
-        elif found != before:
+            return
+        if found != before:
             if watch:
                 click.clear()  # a terminal only
             _print(found, listed, filtered=bool(statuses or name))
-        if not watch:
-            return
         before = found
-        time.sleep(every_s)
+
+
+def _lists(client: Client, limit: int, *, every: bool, every_s: float | None) -> Iterator[TrainerList]:
+    """Yield the list once; with `every_s` again and again, when the daemon tells that it has changed."""
+    if every_s is None:
+        yield client.trainers(limit, every=every)
+        return
+    for _ in changes(client, "trainers", every_s=every_s):
+        yield client.trainers(limit, every=every)
 
 
 def _is_wanted(t: dict[str, Any], statuses: tuple[str, ...], name: str | None) -> bool:

@@ -98,6 +98,7 @@ class Daemon(Parts):
         refused = self.settings.reload(wanted)
         self.nodes.reload()
         self.listeners.reload()
+        self.feed.begin_again()
         self.mailbox.emit(PolicyChanged(time=self.clock.now()))
         return refused
 

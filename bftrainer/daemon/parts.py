@@ -10,8 +10,10 @@ import socket
 from functools import partial
 
 from bftrainer.api.answers import Answers
+from bftrainer.api.callers import Caller
 from bftrainer.daemon.agents import AgentLink, AgentReports, devices_text
 from bftrainer.daemon.answers.exposition import Exposition
+from bftrainer.daemon.answers.feed import LiveFeed
 from bftrainer.daemon.answers.history import StoredHistory
 from bftrainer.daemon.answers.impact_data import ImpactData
 from bftrainer.daemon.answers.predecessors import Predecessors
@@ -20,6 +22,7 @@ from bftrainer.daemon.answers.studies import StudyAnswers
 from bftrainer.daemon.answers.submissions import Submissions
 from bftrainer.daemon.answers.trainer_orders import TrainerOrders
 from bftrainer.daemon.answers.trainers import Trainers
+from bftrainer.daemon.answers.views.pool import StatusView
 from bftrainer.daemon.foundations import (
     as_ourselves,
     as_user,
@@ -181,6 +184,13 @@ class Parts:
             started_at=self._started_at,
         )
         self.exposition = Exposition(telemetry, lanes.memory)
+        self.feed = LiveFeed(
+            trainers=self.trainers,
+            nodes=self.nodes.state,
+            studies=self.studies,
+            totals=self._totals,
+            telemetry=telemetry,
+        )
         self.study_answers = StudyAnswers(
             settings=own,
             store=store,
@@ -203,6 +213,7 @@ class Parts:
             history=self.history,
             impact_data=self.impact_data,
             studies=self.study_answers,
+            feed=self.feed,
             lanes=self.lanes,
             predecessors=self.predecessors,
             exposition=self.exposition,
@@ -223,6 +234,9 @@ class Parts:
         self.listeners = Listeners(
             settings=settings, service=self.service, hub=self.hub, telemetry=self.telemetry, tcp=self._tcp
         )
+
+    def _totals(self, caller: Caller) -> StatusView:
+        return self.service.totals(caller)
 
     def _users(self) -> frozenset[str]:
         """The users with unfinished trainers."""

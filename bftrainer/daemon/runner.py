@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -62,6 +62,8 @@ class Runner:
         self._settings, self._telemetry = settings, telemetry
         self.state = State(settings=settings.current.engine)
         self.last_plan: Plan | None = None
+        self.stored = 0
+        """So many events have been taken and stored since the daemon began."""
         self.pulse = Pulse()
         self.decided: Callable[[], None] = lambda: None
         self.ended: Callable[[int], None] = lambda trainer: None
@@ -118,6 +120,7 @@ class Runner:
                 pool=outcome.state.pool,
             )
         )
+        stored.stored.add_done_callback(self._count)
         self._perform(outcome.actions)
         self._journal.performed(stored)
         if outcome.actions or outcome.ended:
@@ -125,6 +128,9 @@ class Runner:
         if outcome.ended is not None:
             self._launcher.forget(outcome.ended.trainer)
             self.ended(outcome.ended.trainer)
+
+    def _count(self, done: Future[None]) -> None:
+        self.stored += 1  # the writer's thread alone calls it, or the event loop where it was done before
 
     def _expect_plan(self, event: Event) -> None:
         """See to it that there is a plan when one is due, though nothing may happen until then."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from bftrainer.model.events import MachineChanged, NodesChanged, UsersBarred
@@ -13,7 +13,7 @@ from bftrainer.model.policy import EngineSettings, Share, ShareNodes
 from bftrainer.nodes import lifecycle, pool
 from bftrainer.nodes.clearing import ClearingTimes
 from bftrainer.nodes.gpus import GpusKnown
-from bftrainer.nodes.lifecycle import Effect, NodePhase, Records
+from bftrainer.nodes.lifecycle import Effect, NodePhase, NodeRecord, Records
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.ports import Clock, Emit
 from bftrainer.settings.live import LiveSettings
@@ -142,28 +142,35 @@ class NodesState:
     def reasons(self, *, details: bool = False) -> dict[str, str]:
         """Node of the last poll -> what keeps it out of the pool, empty where nothing does. With `details`,
         which may name users, it is for admins only."""
-        refused, excluded = self._pilots.quarantine.nodes(), self._settings.current.excluded
-        return {node.name: self._why_not(node, excluded, refused, details) for node in self.seen}
+        why_not = self.why_not()
+        return {node.name: why_not(node, details) for node in self.seen}
 
-    def _why_not(
-        self, node: Node, excluded: Collection[str], refused: Mapping[str, str], details: bool
-    ) -> str:
-        if node.why or node.state is not NodeState.IDLE:
-            return node.why
-        if node_of(node.name) in excluded:
-            return "excluded"
-        if self.operation is not Operation.RUNNING:
-            return self.operation.value
-        if node.until is not None and node.until - self._clock.now() < self._settings.current.min_hole_s:
-            return "its hole ends soon"
-        if node.name not in refused:
-            return KEPT if node.name in self._kept else RESTS if self._rests(node.name) else ""
-        return f"no pilot for a while: {refused[node.name]}" if details else "its pilots were refused"
+    def why_not(self) -> Callable[[Node, bool], str]:
+        """Return what tells of a node what keeps it out of the pool at this moment, as `reasons` does; any
+        thread may call it."""
+        own, now, operation = self._settings.current, self._clock.now(), self.operation
+        refused, excluded, kept = self._pilots.quarantine.nodes(), own.excluded, self._kept
+        nodes = self.records.nodes
 
-    def _rests(self, node: str) -> bool:
-        """Whether a node went to main jobs a moment ago; one that is idle since a moment is not meant."""
-        one = self.records.nodes.get(node)
-        return one is not None and one.phase is NodePhase.RESTING and one.handed is not None
+        def why(node: Node, details: bool) -> str:
+            if node.why or node.state is not NodeState.IDLE:
+                return node.why
+            if node_of(node.name) in excluded:
+                return "excluded"
+            if operation is not Operation.RUNNING:
+                return operation.value
+            if node.until is not None and node.until - now < own.min_hole_s:
+                return "its hole ends soon"
+            if node.name not in refused:
+                return KEPT if node.name in kept else RESTS if _rests(nodes.get(node.name)) else ""
+            return f"no pilot for a while: {refused[node.name]}" if details else "its pilots were refused"
+
+        return why
+
+
+def _rests(one: NodeRecord | None) -> bool:
+    """Whether a node went to main jobs a moment ago; one that is idle since a moment is not meant."""
+    return one is not None and one.phase is NodePhase.RESTING and one.handed is not None
 
 
 def with_our_nodes_idle(snapshot: Snapshot, held: Collection[str]) -> Snapshot:

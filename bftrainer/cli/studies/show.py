@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import click
 
 from bftrainer.api.client import Client, DaemonError
-from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.connection import changes, connect
 from bftrainer.cli.shared.figures import figure
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
@@ -89,11 +88,12 @@ def command(
     asked = {} if as_json else {"course": WIDTH} if every else {"course": WIDTH, "trials": ASKED}
 
     def views() -> Iterator[dict[str, Any]]:
-        while True:
-            yield (found := client.study(study, **asked))
-            if not watch or found["ended_at"]:
-                return
-            time.sleep(every_s)
+        yield (found := client.study(study, **asked))
+        if watch and not found["ended_at"]:
+            for _ in changes(client, "studies", every_s=every_s):
+                yield (found := client.study(study, **asked))
+                if found["ended_at"]:
+                    return
 
     if as_json:
         for found in views():

@@ -15,6 +15,7 @@ from bftrainer.api.answers import Answer, Answers
 from bftrainer.api.callers import NOBODY, Caller, NotAllowedError
 from bftrainer.api.listing import encoded, joined
 from bftrainer.daemon.answers.exposition import Exposition
+from bftrainer.daemon.answers.feed import LiveFeed
 from bftrainer.daemon.answers.history import StoredHistory
 from bftrainer.daemon.answers.impact_data import ImpactData
 from bftrainer.daemon.answers.predecessors import Predecessors
@@ -75,6 +76,7 @@ class DaemonService:
     history: StoredHistory
     impact_data: ImpactData
     studies: StudyAnswers
+    feed: LiveFeed
     lanes: Lanes
     predecessors: Predecessors
     exposition: Exposition
@@ -235,10 +237,10 @@ class DaemonService:
     def status(self, caller: Caller) -> StatusView:
         """How the daemon is. Totals of nodes are everybody's; trainers are those that the caller may see."""
         running, left_out = self.known.running(caller, SHOWN)
-        return {**self._totals(caller), "running": running, "running_left_out": left_out}
+        return {**self.totals(caller), "running": running, "running_left_out": left_out}
 
-    def _totals(self, caller: Caller) -> StatusView:
-        """The status without single trainers."""
+    def totals(self, caller: Caller) -> StatusView:
+        """Return the status without single trainers."""
         state, plan = self.runner.state, self.runner.last_plan
         problems = self.telemetry.troubles.texts(details=caller.admin)
         return {
@@ -265,7 +267,7 @@ class DaemonService:
         """Prometheus' text. Totals are everybody's; single trainers are those that the caller may see."""
 
         def moment() -> tuple[StatusView, Callable[[], list[TrainerView]]]:
-            totals = self._totals(replace(caller, admin=False))
+            totals = self.totals(replace(caller, admin=False))
             totals["trainers"] = self.known.counts(EVERYBODY)
             return totals, self.known.holding(caller)
 

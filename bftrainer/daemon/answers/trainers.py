@@ -15,6 +15,7 @@ from bftrainer.api.errors import UnknownTrainerError
 from bftrainer.api.listing import LEFT_OUT, NEXT, WAITING_LEFT_OUT, encoded, joined
 from bftrainer.daemon.answers.outlooks import Outlooks
 from bftrainer.daemon.answers.views.trainers import (
+    OutlookView,
     RunningView,
     TrainerView,
     listed_view,
@@ -148,6 +149,19 @@ class Trainers:
 
     def view(self, stored: TrainerSummary, moment: TrainersNow, *, with_best: bool = False) -> TrainerView:
         """A trainer's line in a list; `with_best` is for `Outlooks.of`. Any thread may call it."""
+        view = self.view_now(stored, moment)
+        view["ends_in_s"] = self.outlook(view, moment, with_best=with_best)
+        return view
+
+    def outlook(
+        self, view: TrainerView, moment: TrainersNow, *, with_best: bool = False
+    ) -> OutlookView | None:
+        """Return when a trainer will probably end; None if it has ended, or has no amount of work."""
+        unfinished = None if self.index.over(view["id"]) else moment.state.trainer(view["id"])
+        return moment.outlooks.of(unfinished, view, with_best=with_best) if unfinished else None
+
+    def view_now(self, stored: TrainerSummary, moment: TrainersNow) -> TrainerView:
+        """Return a trainer's line without its outlook. Any thread may call it."""
         over, unit = self.index.over(stored.id), moment.state.settings.unit
         if over is not None:
             return trainer_view(over, None, None, moment.workers.get(over.id, {}), unit)
@@ -162,7 +176,6 @@ class Trainers:
             view["remedy"] = moment.shortage.remedy(unfinished)
         if unfinished is not None:
             view["priority"] = unfinished.spec.priority
-            view["ends_in_s"] = moment.outlooks.of(unfinished, view, with_best=with_best)
         return view
 
     def _holding(self, user: str | None) -> list[TrainerSummary]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import time
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -19,6 +20,11 @@ from tests.unit.cli.test_terminal import EVENT, TRAINER
 
 class Over(Exception):  # noqa: N818
     """The test has seen enough of a command that goes on for ever."""
+
+
+def always(client: object, *parts: str, every_s: float) -> Iterator[None]:
+    """A feed that tells of a change again and again."""
+    return itertools.repeat(None)
 
 
 def run(monkeypatch: pytest.MonkeyPatch, module: Any, client: object, *words: str) -> Result:
@@ -122,7 +128,7 @@ def test_trainers_that_have_not_ended_come_last_and_failed_ones_have_a_reason(
 
 def test_a_watched_list_comes_again_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     waits, runs = [trainer(1, "waiting")], [trainer(1, "running")]
-    monkeypatch.setattr(time, "sleep", lambda _: None)
+    monkeypatch.setattr(list_command, "changes", always)
     done = run(monkeypatch, list_command, Listing(waits, waits, runs, runs), "--watch")
     assert isinstance(done.exception, Over)
     assert done.output.count("id") == 2 and done.output.index("waiting") < done.output.index("running")
@@ -145,7 +151,7 @@ class Happening:
 
 
 def test_followed_events_come_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda _: None)
+    monkeypatch.setattr(events_command, "changes", always)
     done = run(monkeypatch, events_command, Happening(30, 30, 31, 1500, 1501), "-f", "-n", "5")
     assert isinstance(done.exception, Over)
     assert [int(line.split()[0]) for line in done.output.splitlines()] == list(range(26, 1502))

@@ -84,7 +84,7 @@ def node_view(
     """A node that no trainer has; `life` is its record, if any."""
     return {
         "node": info.name,
-        "state": _state(info, idle=idle, why=why),
+        "state": state_of(info, idle=idle, why=why),
         "why": why,
         "until": info.until,
         "phase": life.phase.value if life else None,
@@ -101,8 +101,8 @@ def node_view(
     }
 
 
-def _state(info: Node, *, idle: bool, why: str) -> str:
-    """`idle` in the pool, and before a node joins; `unused` where nobody uses it and it does not join."""
+def state_of(info: Node, *, idle: bool, why: str) -> NodeState:
+    """Return `idle` in the pool and before a node joins; `unused` where nobody uses it, nor does it join."""
     if idle or info.state is not NodeState.IDLE:
         return NodeState.IDLE if idle else info.state
     return NodeState.UNUSED if why else NodeState.IDLE

@@ -1,0 +1,145 @@
+"""Follows the daemon's feed: keeps the state that it tells of, and asks anew where the daemon says so."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bftrainer.api.client import Client, DaemonError
+
+MOST_BYTES = 100_000_000
+"""One event has no more: that of a whole state of the largest machines has a tenth of it."""
+KEYS = {"trainers": "id", "nodes": "node", "studies": "id"}
+"""The parts of the feed that consist of rows, and what names a row."""
+
+
+@dataclass(slots=True)
+class FeedState:
+    """What the feed has told so far: rows by part and key, the status, and how many decisions there were."""
+
+    seq: int = -1
+    rows: dict[str, dict[Any, dict[str, Any]]] = field(default_factory=dict)
+    status: Mapping[str, Any] | None = None
+    decisions: int = 0
+
+    def take(self, name: str, told: Mapping[str, Any]) -> None:
+        """Take in a `state` or a `change`."""
+        if name == "state":
+            self.rows = {}
+        self.seq = told["seq"]
+        self.status = told.get("status", self.status)
+        self.decisions = told.get("decisions", self.decisions)
+        for part, key in KEYS.items():
+            rows = self.rows.setdefault(part, {})
+            rows |= {row[key]: row for row in told.get(part, ())}
+            for gone in told.get("gone", {}).get(part, ()):
+                rows.pop(gone, None)
+
+
+@dataclass(slots=True)
+class EventParser:
+    """Server-sent events from the bytes of a stream, however they are cut."""
+
+    _rest: bytearray = field(default_factory=bytearray)
+
+    def take(self, data: bytes) -> Iterator[tuple[str, Any]]:
+        """Yield the events that are complete now, each with its name and the JSON of its data.
+
+        Raises:
+            DaemonError: an event has more than `MOST_BYTES`, or is none.
+        """
+        begin = max(0, len(self._rest) - 1)
+        self._rest += data
+        while (end := self._rest.find(b"\n\n", begin)) >= 0:
+            block, begin = bytes(self._rest[:end]), 0
+            del self._rest[: end + 2]
+            fields = dict(line.partition(b": ")[::2] for line in block.split(b"\n"))
+            if b"event" in fields:
+                try:
+                    yield fields[b"event"].decode("ascii", "replace"), json.loads(fields.get(b"data", b""))
+                except (ValueError, RecursionError) as error:
+                    raise DaemonError(f"what answers sends no events of a daemon: {error}") from error
+        if len(self._rest) > MOST_BYTES:
+            raise DaemonError(f"what answers sends an event of more than {MOST_BYTES:,} bytes")
+
+
+async def _follow(client: Client, parts: str) -> AsyncIterator[FeedState]:
+    """Yield the state again and again, after each event, for ever. Raises as `followed`."""
+    while True:
+        state, parser, ended = FeedState(), EventParser(), False
+        async with client.stream("GET", "feed", {"parts": parts}) as answer:
+            if answer.status != 200:
+                raise DaemonError(_refusal(answer.status, await answer.content.read(20_000)))
+            async for data in answer.content.iter_any():
+                for name, told in parser.take(data):
+                    if ended := name == "again":
+                        break
+                    try:
+                        state.take(name, told)
+                    except (LookupError, TypeError, AttributeError) as error:
+                        raise DaemonError(f"what answers sends no events of a daemon: {error!r}") from error
+                    yield state
+        if not ended:
+            raise DaemonError("the daemon has ended the stream: it stops, or was restarted; try again")
+
+
+def _refusal(status: int, body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"])
+    except (ValueError, LookupError, TypeError):
+        return f"the daemon answered {status} to a question for its feed; it may be of an earlier version"
+
+
+class _Latest:
+    """The latest state, and whether it has changed since it was asked for. Belongs to one event loop."""
+
+    def __init__(self, client: Client, parts: str) -> None:
+        self._state, self._changed = FeedState(), asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._keep(client, parts))
+
+    async def next(self, pause_s: float) -> FeedState:
+        """Return the state once it has changed, and `pause_s` later: so changes do not pile up."""
+        waiting = asyncio.ensure_future(self._changed.wait())
+        await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if not self._task.done():
+            await asyncio.wait({self._task}, timeout=pause_s)
+        if self._task.done():
+            self._task.result()
+        self._changed.clear()
+        return self._state
+
+    async def close(self) -> None:
+        """End the stream."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+    async def _keep(self, client: Client, parts: str) -> None:
+        async for state in _follow(client, parts):
+            self._state = state
+            self._changed.set()
+
+
+def followed(client: Client, *parts: str, every_s: float = 0.0) -> Iterator[FeedState]:
+    """Yield the state of these parts of the feed at once, then whenever it has changed, for ever: not more
+    often than every `every_s`.
+
+    Raises:
+        DaemonError: no daemon answers, or it refuses or ends the stream.
+        MungeError: munge makes no credential.
+    """
+
+    async def begun() -> _Latest:
+        return _Latest(client, ",".join(parts))
+
+    with asyncio.Runner() as runner:
+        latest, pause_s = runner.run(begun()), 0.0
+        try:
+            while True:
+                yield runner.run(latest.next(pause_s))
+                pause_s = every_s
+        finally:
+            runner.run(latest.close())

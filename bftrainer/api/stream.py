@@ -1,0 +1,166 @@
+"""The feed of changes as server-sent events: what waits for a reader is bounded, and none delays another.
+
+A stream begins with one `state`; each `change` after it tells what differs, with a higher sequence number. A
+reader that takes too little gets `again`: it has to ask anew. So does each one now and then: rights change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from aiohttp import web
+
+from bftrainer.api.answers import PIECE, TAKEN_S, Answers, pieces
+from bftrainer.api.callers import Caller
+from bftrainer.errors import BftrainerError
+
+PARTS = ("status", "trainers", "nodes", "studies", "decisions")
+"""The parts of the feed that a reader may ask for."""
+QUEUE_BYTES = 1_000_000
+"""So much waits for one reader; one that leaves more unread has to begin again."""
+BEAT_S = 15.0
+"""After so long (s) without a change, a line without meaning shows that both sides are there."""
+LIFE_S = 600.0
+"""Each stream ends after so long (s): who may see what counts anew."""
+SLOW = "you read too slowly: ask again for the whole state"
+OVER = "ask again for the whole state, as every reader does now and then"
+
+
+@dataclass(slots=True, eq=False)
+class FeedReader:
+    """One reader, and the events that wait for it: `QUEUE_BYTES` at most beside its first one."""
+
+    caller: Caller
+    parts: tuple[str, ...]
+    began: bool = False
+    ended: str = ""
+    """Why it has to begin again; empty: it goes on."""
+    _waiting: deque[bytes] = field(default_factory=deque)
+    _size: int = 0
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def user(self) -> str | None:
+        """Whose rows it gets; None: an admin, who gets all."""
+        return None if self.caller.admin else self.caller.user
+
+    @property
+    def told_as(self) -> str:
+        """A word for all callers that are told the same."""
+        return f"{self.caller.user} (admin)" if self.caller.admin else self.caller.user
+
+    def put(self, event: bytes) -> None:
+        """Have an event wait for the reader; beyond the bound everything is dropped, and it begins again."""
+        if self.ended:
+            return
+        first, self.began = not self.began, True
+        if not first and self._size + len(event) > QUEUE_BYTES:
+            self.end(SLOW)
+            return
+        self._waiting.append(event)
+        self._size += 0 if first else len(event)
+        self._wake.set()
+
+    def end(self, why: str) -> None:
+        """Have the reader begin again: what waits for it is dropped."""
+        self.ended = self.ended or why
+        self._waiting.clear()
+        self._wake.set()
+
+    async def next(self, first: bool = False) -> bytes | None:
+        """Return the next event, or a beat after `BEAT_S` without one; None: the reader begins again."""
+        while not self._waiting:
+            if self.ended:
+                return None
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(None if first else BEAT_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                return b": beat\n\n"
+        event = self._waiting.popleft()
+        self._size -= 0 if first else len(event)
+        return event
+
+
+class Feed(Protocol):
+    """The daemon's feed."""
+
+    def join(self, caller: Caller, parts: tuple[str, ...]) -> FeedReader:
+        """Return a reader, which is soon given a `state` and then each `change`.
+
+        Raises:
+            BusyError: the user, or all users together, have as many as may be.
+        """
+        ...
+
+    def leave(self, reader: FeedReader) -> None:
+        """Forget a reader."""
+        ...
+
+    def slow(self, reader: FeedReader) -> None:
+        """Count that a reader was told to begin again, or was cut off, as it takes too little."""
+        ...
+
+
+def event(name: str, data: bytes) -> bytes:
+    """Return a server-sent event; `data` is JSON, which has no line ends."""
+    return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
+
+
+def parts_of(request: web.Request) -> tuple[str, ...]:
+    """Return the parts that the query asks for, all by default.
+
+    Raises:
+        BftrainerError: one of them does not exist.
+    """
+    asked = request.query.get("parts", ",".join(PARTS)).split(",", len(PARTS) + 1)
+    for part in asked:
+        if part not in PARTS:
+            raise BftrainerError(f"parts={part[:20]!a}: choose of {', '.join(PARTS)}")
+    return tuple(part for part in PARTS if part in asked)
+
+
+async def send_feed(request: web.Request, caller: Caller, feed: Feed, answers: Answers) -> web.StreamResponse:
+    """Send the feed to a client until it goes, or has to begin again; the connection of one that takes
+    nothing for `TAKEN_S` is cut.
+
+    Raises:
+        BusyError: the client's user, or all users, have too many streams or large answers under way.
+    """
+    reader = feed.join(caller, parts_of(request))
+    try:
+        first = await reader.next(first=True)
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        )
+        large = len(first or b"") > PIECE
+        with answers.counted(caller.user, len(first or b"")) if large else nullcontext():
+            await _sent(request, response, first)
+        until = asyncio.get_running_loop().time() + LIFE_S
+        while (found := await reader.next()) is not None:
+            await _sent(request, response, found)
+            if asyncio.get_running_loop().time() > until:
+                reader.end(OVER)
+        if reader.ended == SLOW:
+            feed.slow(reader)
+        await _sent(request, response, event("again", b'{"reason": "%s"}' % reader.ended.encode()))
+    except TimeoutError:
+        feed.slow(reader)
+        if request.transport is not None:
+            request.transport.abort()
+    finally:
+        feed.leave(reader)
+    return response
+
+
+async def _sent(request: web.Request, response: web.StreamResponse, data: bytes | None) -> None:
+    async with asyncio.timeout(TAKEN_S):
+        if not response.prepared:
+            await response.prepare(request)
+        for piece in pieces(data or b""):
+            await response.write(piece)

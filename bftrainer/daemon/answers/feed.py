@@ -1,0 +1,288 @@
+"""Feeds readers with what changes of trainers, nodes and studies: one picture of all, made for all of them.
+
+While there are readers, the picture is made anew again and again, in a thread of its own, which gives way to
+the event loop. The work is bounded by time, not by size: it takes a share of a core at most, so on a large
+machine changes come less often. Each reader is told what its user may know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from bftrainer.api.callers import Caller
+from bftrainer.api.listing import dumps
+from bftrainer.api.stream import OVER, FeedReader
+from bftrainer.api.transport.admission import BusyError
+from bftrainer.daemon.answers.trainers import Trainers, TrainersNow
+from bftrainer.daemon.answers.views.changes import FeedLine, private
+from bftrainer.daemon.answers.views.feed import (
+    NodeFacts,
+    node_facts,
+    node_line,
+    status_of_feed,
+)
+from bftrainer.daemon.answers.views.picture import FeedChange, FeedPicture, change_event, state_event
+from bftrainer.daemon.answers.views.pool import StatusView
+from bftrainer.daemon.answers.views.studies import study_row
+from bftrainer.daemon.answers.views.trainers import TrainerView, listed_view
+from bftrainer.daemon.lanes import fair_thread
+from bftrainer.daemon.studies.studies import Studies
+from bftrainer.model.machine import Node
+from bftrainer.model.reports import TrainerSummary
+from bftrainer.nodes.lifecycle import NodeRecord
+from bftrainer.nodes.state import NodesState
+from bftrainer.search.trial import Study
+from bftrainer.telemetry.telemetry import Telemetry
+
+log = logging.getLogger(__name__)
+
+PERIOD_S = 0.5
+"""Changes are told after so long (s) at the earliest."""
+CORE_SHARE = 0.02
+"""To make the picture takes so much of a core at most, however large the machine is."""
+READERS, READERS_OF_USER = 128, 16
+"""So many streams at once: each has a connection, and up to 1 MB waits for it."""
+SWEPT = 100
+"""Of the trainers that wait so many are looked at each time: their reasons change slowly."""
+PUT_AT_ONCE = 20
+"""So many readers are served in one turn of the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Same:
+    """Something that equals only itself."""
+
+    thing: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.thing is self.thing
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moment:
+    """What the daemon knows at one moment, taken together in one turn of the event loop."""
+
+    now: TrainersNow
+    keys: dict[int, TrainerSummary]
+    some: Sequence[TrainerSummary]
+    timed: frozenset[int]
+    seen: Sequence[Node]
+    lives: dict[str, NodeRecord]
+    why_not: Callable[[Node, bool], str]
+    studies: dict[int, tuple[Study, float]]
+    decisions: int
+
+
+@dataclass(slots=True, kw_only=True)
+class LiveFeed:
+    """Implements `api.stream.Feed`. Belongs to the event loop; it works only while there are readers."""
+
+    trainers: Trainers
+    nodes: NodesState
+    studies: Studies
+    totals: Callable[[Caller], StatusView]
+    telemetry: Telemetry
+    _readers: dict[FeedReader, None] = field(default_factory=dict)
+    _picture: FeedPicture = field(default_factory=FeedPicture)
+    _joined: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: asyncio.Task[None] | None = None
+    _swept: int = 0
+    _held: frozenset[int] = frozenset()
+
+    def join(self, caller: Caller, parts: tuple[str, ...]) -> FeedReader:
+        """See `api.stream.Feed`."""
+        of_user_ = Counter(reader.caller.user for reader in self._readers)[caller.user]
+        if of_user_ >= READERS_OF_USER:
+            self.telemetry.bounded("max_streams_per_user", caller.user)
+            raise BusyError(f"{of_user_} streams of yours are open, the most for one user; close one", 429)
+        if len(self._readers) >= READERS:
+            self.telemetry.bounded("max_streams", caller.user)
+            raise BusyError(f"{READERS} streams are open, the most here; try again later", 503)
+        reader = FeedReader(caller, parts)
+        self._readers[reader] = None
+        self._joined.set()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="feed")
+        return reader
+
+    def leave(self, reader: FeedReader) -> None:
+        """See `api.stream.Feed`."""
+        self._readers.pop(reader, None)
+        if not self._readers:  # that ends the work
+            self._joined.set()
+
+    def slow(self, reader: FeedReader) -> None:
+        """See `api.stream.Feed`."""
+        self.telemetry.bounded("slow_stream", reader.caller.user)
+
+    def begin_again(self) -> None:
+        """Have all readers ask anew: what they may see may differ."""
+        for reader in self._readers:
+            reader.end(OVER)
+
+    async def _run(self) -> None:
+        """Tell readers of changes until there are none."""
+        thread = fair_thread("feed", self.telemetry)
+        try:
+            due = 0.0
+            while self._readers:
+                self._joined.clear()
+                fresh = (began := time.monotonic()) >= due
+                moment = self._moment() if fresh else None
+                status = await self._status()
+                readers = [(reader, reader.began) for reader in self._readers if not reader.ended]
+                told, took_s = await thread.run("", partial(self._made, moment, status, readers))
+                await self._tell(told)
+                if fresh:
+                    due = began + max(PERIOD_S, took_s / CORE_SHARE)
+                await self._pause(due)
+        except Exception:
+            log.exception("the feed of changes fails; its readers begin again")
+            self.telemetry.happened("reads", "the feed of changes failed; see the log")
+            self.begin_again()
+        finally:
+            self._picture = FeedPicture(seq=self._picture.seq)
+            thread.close()
+
+    async def _pause(self, until: float) -> None:
+        """Wait until a picture is due, or a reader comes that has none, but for a moment in any case."""
+        await asyncio.sleep(PERIOD_S / 10)
+        try:
+            async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                await self._joined.wait()
+        except TimeoutError:
+            return
+
+    async def _tell(self, told: dict[FeedReader, bytes]) -> None:
+        for place, (reader, text) in enumerate(told.items(), start=1):
+            reader.put(text)
+            if place % PUT_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def _status(self) -> dict[str, bytes]:
+        """Return the status as each caller is told it, a caller in each turn of the event loop."""
+        found = {}
+        for told_as, caller in {reader.told_as: reader.caller for reader in self._readers}.items():
+            found[told_as] = dumps(status_of_feed(self.totals(caller))).encode()
+            await asyncio.sleep(0)
+        return found
+
+    def _moment(self) -> _Moment:
+        index, state = self.trainers.index, self.trainers.runner.state
+        unfinished = index.of(None)
+        active = state.active
+        holding = {t.id: t for t in unfinished if (own := active.get(t.id)) is not None and own.nodes}
+        self._swept = self._swept if self._swept < len(unfinished) else 0
+        slice_ = unfinished[self._swept : self._swept + SWEPT]
+        self._swept += SWEPT
+        keys = {t.id: t for t in index.recent(None)} | {t.id: t for t in unfinished}
+        let_go = {id_: keys[id_] for id_ in self._held if id_ in keys}
+        self._held = frozenset(holding)
+        asked = {**let_go, **{t.id: t for t in slice_}, **holding}
+        new = {id_: t for id_, t in keys.items() if id_ not in self._picture.trainers.lines}
+        over = {t.id: t for t in index.recent(None)}
+        runs = self.studies.runs
+        return _Moment(
+            now=self.trainers.moment(list(asked.values())),
+            keys=keys,
+            some=list({**over, **new, **asked}.values()),
+            timed=frozenset(asked),
+            seen=self.nodes.seen,
+            lives=dict(self.nodes.records.nodes),
+            why_not=self.nodes.why_not(),
+            studies={
+                study.id: (study, runs.moved(study.id)) for study in self.studies.thread.snapshots.values()
+            },
+            decisions=self.trainers.runner.stored,
+        )
+
+    # in the thread
+
+    def _made(
+        self,
+        moment: _Moment | None,
+        status: dict[str, bytes],
+        readers: Sequence[tuple[FeedReader, bool]],
+    ) -> tuple[dict[FeedReader, bytes], float]:
+        """Return what each reader is told now, and the processor time (s) that the picture took."""
+        began, picture = time.thread_time(), self._picture
+        told: dict[FeedReader, bytes] = {}
+        if moment is not None:
+            changed = self._looked(moment, status)
+            took_s = time.thread_time() - began
+            if changed:
+                picture.seq += 1
+                told = _for_each([r for r, has in readers if has], partial(change_event, picture, changed))
+        else:
+            picture.status |= {name: text for name, text in status.items() if name not in picture.status}
+            took_s = 0.0
+        told |= _for_each([r for r, has in readers if not has], partial(state_event, picture))
+        return told, took_s
+
+    def _looked(self, moment: _Moment, status: dict[str, bytes]) -> FeedChange:
+        picture, now = self._picture, moment.now
+        holders = {node: t for t in now.state.active.values() for node in t.nodes}
+        pool = now.state.pool
+
+        def facts(node: Node) -> NodeFacts:
+            name, why = node.name, node.why or moment.why_not(node, False)
+            details = why if why == node.why else moment.why_not(node, True)
+            return node_facts(node, moment.lives.get(name), holders.get(name), name in pool, why, details)
+
+        known = {name for name, text in status.items() if picture.status.get(name) != text}
+        changed = FeedChange(
+            trainers=picture.trainers.update(moment.keys, self._trainer_rows(moment)),
+            nodes=picture.nodes.update(
+                {node.name: None for node in moment.seen},
+                ((node.name, own := facts(node), partial(node_line, own)) for node in moment.seen),
+            ),
+            studies=picture.studies.update(moment.studies, _study_rows(moment)),
+            status=frozenset(known),
+            decisions=moment.decisions != picture.decisions,
+        )
+        picture.status, picture.decisions = status, moment.decisions
+        return changed
+
+    def _trainer_rows(self, moment: _Moment) -> Iterator[tuple[int, object, Callable[[], FeedLine]]]:
+        """Trainers without when they will end, which moves at every moment: their rows have it as of now.
+        Those that wait get it when they are swept, as it takes long."""
+        for summary in moment.some:
+            view = listed_view(self.trainers.view_now(summary, moment.now))
+            timed = summary.id in moment.timed
+            yield summary.id, (view, timed), partial(self._trainer_line, view, moment.now, timed)
+
+    def _trainer_line(self, view: TrainerView, now: TrainersNow, timed: bool) -> FeedLine:
+        ends_in_s = self.trainers.outlook(view, now) if timed else None
+        return private(view["user"], {**view, "ends_in_s": ends_in_s})
+
+
+def _study_rows(moment: _Moment) -> Iterator[tuple[int, object, Callable[[], FeedLine]]]:
+    for id_, (study, moved) in moment.studies.items():
+        yield id_, (_Same(study), moved), partial(_study_line, study, moved)
+
+
+def _study_line(study: Study, moved: float) -> FeedLine:
+    return private(study.user, study_row(study, moved))
+
+
+def _for_each(
+    readers: Sequence[FeedReader], make: Callable[[str | None, str, tuple[str, ...]], bytes]
+) -> dict[FeedReader, bytes]:
+    """Return what each reader is told, made once for all that are told the same."""
+    made: dict[tuple[str, tuple[str, ...]], bytes] = {}
+    found = {}
+    for reader in readers:
+        key = (reader.told_as, reader.parts)
+        if key not in made:
+            made[key] = make(reader.user, *key)
+        if made[key]:
+            found[reader] = made[key]
+    return found
