@@ -92,8 +92,8 @@ class Study:
     def best(self) -> Mapping[str, Any] | None:
         """The best trial so far: its number, value, samples and params; None: no trial has reported.
 
-        `short_of` is None; where no trial has ended a rung, it says how many samples the rung has to which
-        the one with the best last report was on its way.
+        If no trial has ended a rung yet, it is the one with the best last report, and `short_of` says how
+        many samples the rung has to which that one is on its way. Otherwise `short_of` is None.
         """
         found: Mapping[str, Any] | None = self.show()["best"]
         return found

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "bftrainer"
 SENTENCES = ROOT / ".ci" / "sentences.py"
 EVIDENCE = ROOT / "benchmarks" / "evidence.py"
+PYTHON = ROOT / "docs" / "python.md"
 PLUGIN = re.compile(r"(schedulers|launch)/\w+/")
 PAGES = sorted([*ROOT.glob("*.md"), ROOT / "slurm" / "README.md", *ROOT.glob("docs/**/*.md")])
 
@@ -67,6 +68,12 @@ def test_the_index_of_evidence_is_that_of_the_claims(tmp_path: Path) -> None:
         assert ("pattern" in claim) == ("value" in claim) == ("spread" in claim)
         if "pattern" in claim:
             assert 1 <= re.compile(claim["pattern"]).groups <= 2
+
+
+def test_the_page_of_python_is_that_of_the_docstrings(tmp_path: Path) -> None:
+    written = tmp_path / "python.md"
+    subprocess.run([sys.executable, PYTHON.with_name("python_page.py"), written], check=True)
+    assert written.read_text() == PYTHON.read_text(), "make docs"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

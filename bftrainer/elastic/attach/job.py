@@ -207,8 +207,9 @@ class Job(Ranks):
         return found
 
     def require_ranks(self, **said: int) -> None:
-        """Have the trainer fail where torch.distributed, accelerate or one of `said`, by its name, counts
-        other ranks than this run has: each process would train by itself, and would do so at every start.
+        """Have the trainer fail if torch.distributed, accelerate or one of `said` counts other ranks than this run.
+
+        Each process would train by itself, and would do so at every start.
 
         Raises:
             RuntimeError: who does, and what to do.
@@ -222,9 +223,10 @@ class Job(Ranks):
         self._are_ranks_known = True
 
     def compare(self, *models: torch.nn.Module) -> None:
-        """Have the script fail where the ranks do not have the same weights, and buffers, in these models. To
-        be called on all ranks after each step, or wherever they must be the same, such as after an average;
-        it looks the first few times, and then every hundredth. Without models, ranks may differ as they like.
+        """Have the script fail where the ranks do not have the same weights, and buffers, in these models.
+
+        Call it on all ranks after each step, or wherever they must be the same, such as after an average. It
+        compares the first few times, and then every hundredth. Without models, ranks may differ.
 
         By default ranks that seem to train apart are warned of, by what happens to their weights.
 

@@ -29,8 +29,11 @@ class RunEvaluation:
 
     @contextlib.contextmanager
     def pause(self, most_s: float = 3600.0) -> Iterator[None]:
-        """Around what takes one node long, such as an evaluation by rank 0 alone: the others wait for it, for
-        `most_s` at most, and the time does not count as slow training or as the cost of a rescale."""
+        """Have the others wait for what takes one node long, such as an evaluation by rank 0 alone.
+
+        They wait for `most_s` seconds at most. The time counts neither as slow training nor as the cost of
+        a rescale.
+        """
         self._pauses += 1
         if self._pauses == 1:
             self._parts.peers.busy(most_s)

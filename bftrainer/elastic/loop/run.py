@@ -26,8 +26,8 @@ class Run(Identity, RunEvaluation):
 
     Iterating yields this node's share of every global batch; `step` takes the place of
     `optimizer.step`: it averages the gradients over all nodes first. Between two turns of the loop the run
-    may grow, shrink or move; weights, optimiser, step count and the position in the data survive in the
-    memory of the members that stay, and newcomers receive them. If all nodes are lost at once, the run
+    may grow, shrink or move. Members that stay keep weights, optimiser, step count and the position in the
+    data in their memory, and newcomers receive them. If all nodes are lost at once, the run
     goes on from its last checkpoint.
 
     Args:
@@ -196,8 +196,8 @@ class Run(Identity, RunEvaluation):
         next report of progress.
 
         Raises:
-            RuntimeError: called outside of the loop or twice for one batch, or without `backward` where a
-                step has several micro-batches; or the script has changed gradients since the backward pass.
+            RuntimeError: called outside of the loop, twice for one batch, or without `backward` where a step has
+                several micro-batches. Or the script has changed gradients since the backward pass.
             ValueError: several optimisers and no name of one.
         """
         if which is not None and not isinstance(which, str):
