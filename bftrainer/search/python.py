@@ -92,8 +92,8 @@ class Study:
     def best(self) -> Mapping[str, Any] | None:
         """The best trial so far: its number, value, samples and params; None: no trial has reported.
 
-        If no trial has ended a rung yet, it is the one with the best last report, and `short_of` says how
-        many samples the rung has to which that one is on its way. Otherwise `short_of` is None.
+        If no trial has ended a rung yet, it is the one with the best last report. `short_of` says then how
+        many samples its next rung has. Otherwise `short_of` is None.
         """
         found: Mapping[str, Any] | None = self.show()["best"]
         return found

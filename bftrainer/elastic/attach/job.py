@@ -171,8 +171,9 @@ class Job(Ranks):
 
         Args:
             state: tensors, numbers, texts, and lists and dictionaries of these, such as `state_dict()` gives.
-            step, samples, epoch: where training stands, counted over all nodes; the epoch by default as
-                `progress` has told.
+            step: steps taken.
+            samples: those taken, counted over all nodes.
+            epoch: the number of the present epoch; as `progress` has told by default.
 
         Returns:
             Whether it is written. If not, for example on a full disk, standard error says why.
@@ -207,7 +208,7 @@ class Job(Ranks):
         return found
 
     def require_ranks(self, **said: int) -> None:
-        """Have the trainer fail if torch.distributed, accelerate or one of `said` counts other ranks than this run.
+        """Have the trainer fail if torch.distributed, accelerate or one of `said` counts other ranks.
 
         Each process would train by itself, and would do so at every start.
 

@@ -196,8 +196,8 @@ class Run(Identity, RunEvaluation):
         next report of progress.
 
         Raises:
-            RuntimeError: called outside of the loop, twice for one batch, or without `backward` where a step has
-                several micro-batches. Or the script has changed gradients since the backward pass.
+            RuntimeError: called outside of the loop, twice for one batch, or without `backward` where a step
+                has several micro-batches. Or the script has changed gradients since the backward pass.
             ValueError: several optimisers and no name of one.
         """
         if which is not None and not isinstance(which, str):
