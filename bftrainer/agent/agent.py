@@ -2,7 +2,8 @@
 
 It starts, stops and watches the workers of its node, and passes on what they say; `wire.messages` has all
 messages. Orders carry the trainer's generation, and an order that is older than what runs is ignored. One
-trainer at a time trains on a node: the workers of the next start when those of the last have left.
+trainer at a time trains on a node: the workers of the next start when those of the last have left. Two do
+whose specs say `share: time`: they compute in turn, see `agent.turns`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from bftrainer.agent.files.logs import FolderError
 from bftrainer.agent.node_workers import NodeWorkers
 from bftrainer.agent.process import Program, adopt_orphans, kill_adopted
 from bftrainer.agent.seats import Seat, Seats, SeatsError
+from bftrainer.agent.turns.server import TurnServer
 from bftrainer.agent.warm import WarmPool
 from bftrainer.model.reports import Message
 from bftrainer.wire.phases import Phase
@@ -33,6 +35,8 @@ GIVE_UP_S = 15.0
 """How long workers have to write checkpoints when there is no daemon any more."""
 GONE_S = 0.2
 """How often to check whether they have."""
+AT_ONCE = 2
+"""So many trainers take turns on a node."""
 
 
 class Agent:
@@ -53,6 +57,7 @@ class Agent:
         self._tasks: set[asyncio.Task[None]] = set()
         self._warm = WarmPool(f"{node} {daemon}")
         self._seats = Seats.of_this_process()
+        self._turns = TurnServer()
 
     async def serve(self) -> None:
         """Serve until told to exit, until SIGTERM, or until the daemon has been gone for too long.
@@ -68,6 +73,7 @@ class Agent:
         for worker in self._workers.values():
             worker.kill()
         self._warm.close()
+        self._turns.close()
         connection.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await connection
@@ -185,12 +191,12 @@ class Agent:
             return  # said twice
         self._queue = [o for o in self._queue if o["trainer"] != order["trainer"]] + [order]
         for worker in self._workers.values():
-            if worker.phase != Phase.LEAVING:  # overtaken by this order: it has no business here any more
-                worker.stop(order["grace_s"])
+            if worker.phase != Phase.LEAVING and not _may_be_beside(order, worker):
+                worker.stop(order["grace_s"])  # overtaken by this order: it has no business here any more
         self._start_next()
 
     def _start_next(self) -> None:
-        while not self._workers and self._queue:
+        while self._queue and self._has_room(self._queue[0]):
             order = self._queue.pop(0)
             try:
                 seats = self._seats.give(order.get("workers", 1), order["env"], together=order["gated"])
@@ -206,9 +212,15 @@ class Agent:
                 self._over,
                 seats=seats,
                 failed=self._failed_on,
+                turns=self._turns if order.get("turns") else None,
             )
             self._workers[worker.trainer] = worker
             self._do(self._spawn(worker))
+
+    def _has_room(self, order: Message) -> bool:
+        there = self._workers.values()
+        alike = len(there) < AT_ONCE and all(_may_be_beside(order, worker) for worker in there)
+        return not there or alike
 
     async def _spawn(self, worker: NodeWorkers) -> None:
         await asyncio.sleep(worker.order["delay_s"])
@@ -281,6 +293,13 @@ class Agent:
             if not self._workers:  # what its script has started in sessions of their own ends with it
                 kill_adopted({self._warm.pid})
             self._start_next()
+
+
+def _may_be_beside(order: Message, worker: NodeWorkers) -> bool:
+    """Whether another trainer may start beside these workers: both take turns."""
+    if not order.get("turns") or worker.trainer == order["trainer"]:
+        return False
+    return bool(worker.order.get("turns"))
 
 
 def _exited(trainer: int, started: int, run: int, phase: str, code: int) -> Message:

@@ -13,6 +13,7 @@ from typing import Any
 
 from bftrainer.agent.merged_reports import MergedReports
 from bftrainer.agent.seats import Seat
+from bftrainer.agent.turns.server import TurnServer
 from bftrainer.agent.warm import WarmPool
 from bftrainer.agent.worker import WorkerProcess
 from bftrainer.wire.phases import Phase
@@ -21,6 +22,8 @@ from bftrainer.wire.words import fit
 FOLLOWERS_GRACE_S = 2.0
 """How long workers other than the first have to end once that has, where it alone was told to."""
 ORDER = (Phase.STARTING, Phase.READY, Phase.MEMBER, Phase.FINISHED)
+WHOLE = "node"
+"""The device of a worker that has all of its node's."""
 FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 """Ends that say nothing against a device."""
 
@@ -31,7 +34,8 @@ Over = Callable[["NodeWorkers", int, str], None]
 class NodeWorkers:
     """Calls `said` with every message for the daemon, and `over`, once, when the last process has ended.
 
-    `seats` has a place for each process. `failed` is called with that of the first to fail by itself.
+    `seats` has a place for each process. `failed` is called with that of the first to fail by itself. With
+    `turns`, they share devices with another trainer's workers, and compute in turn.
     """
 
     def __init__(
@@ -45,8 +49,9 @@ class NodeWorkers:
         *,
         seats: Sequence[Seat] = (Seat(),),
         failed: Callable[[Seat], None] = lambda seat: None,
+        turns: TurnServer | None = None,
     ) -> None:
-        self.order = order
+        self.order, self._turns = order, turns
         self.trainer: int = order["trainer"]
         self.generation: int = order["generation"]
         self.has_started = False
@@ -106,7 +111,11 @@ class NodeWorkers:
 
     async def start(self) -> None:
         """Start all processes. Raises as `WorkerProcess.start`."""
+        address = await self._turns.open() if self._turns else ""
         for worker in self._all:
+            if address:
+                device = worker.seat.device.name if worker.seat.device else WHOLE
+                worker.turns = {"socket": address, "device": device}
             await worker.start()
         self.has_started = True
 
@@ -119,6 +128,7 @@ class NodeWorkers:
     def send(self, message: dict[str, Any]) -> None:
         """Send a message to all scripts."""
         if message["type"] == "regroup":
+            self._hurry()
             for worker in self._once.hung(self._all):
                 worker.kill("hung and was killed")
         for worker in self._all:
@@ -127,6 +137,7 @@ class NodeWorkers:
     def stop(self, grace_s: float, *, leader_first: bool = False) -> None:
         """Tell them to end, see `WorkerProcess.stop`; with `leader_first` the first alone, and the others
         when that has ended."""
+        self._hurry()
         if not leader_first or 0 in self._codes:
             for worker in self._running():
                 worker.stop(grace_s)
@@ -153,6 +164,12 @@ class NodeWorkers:
         for worker in self._running():
             worker.fail(reason)
 
+    def _hurry(self) -> None:
+        """Others wait for these workers, or for their node: they wait for nobody's turn until they have met
+        others."""
+        if self._turns is not None:
+            self._turns.hurry(self.trainer)
+
     def _running(self) -> list[WorkerProcess]:
         return [worker for worker in self._all if worker.seat.local_rank not in self._codes]
 
@@ -166,7 +183,16 @@ class NodeWorkers:
                 if other is not worker:
                     other.send(own)
         for own in self._once.for_daemon(rank, message):
-            self._said(self, own)
+            self._said(self, self._with_usage(own))
+
+    def _with_usage(self, message: dict[str, Any]) -> dict[str, Any]:
+        """A message for the daemon, with how these workers use their device if it tells of progress."""
+        if self._turns is not None and message["type"] == "joined":
+            self._turns.calm(self.trainer)
+        step = message.get("step")
+        if self._turns is None or message["type"] != "progress" or not isinstance(step, int):
+            return message
+        return {**message, "device": self._turns.usage(self.trainer, step)}
 
     def _ended(self, worker: WorkerProcess, code: int, reason: str) -> None:
         rank = worker.seat.local_rank
@@ -184,6 +210,8 @@ class NodeWorkers:
             why = reason or (f"exit code {code}{worker.error}" if worker.error else "")
             own = (code, why) if self.count == 1 else (self._codes[0], self._reason)
             code, reason = self._first or self._late or own
+            if self._turns is not None:
+                self._turns.calm(self.trainer)
             self._over(self, code, fit(reason))
 
     def _is_failure(self, worker: WorkerProcess, code: int) -> bool:

@@ -67,6 +67,7 @@ class WorkerProcess:
         seat: Seat = ALONE,
     ) -> None:
         self.order, self.seat = order, seat
+        self.turns: dict[str, str] = {}  # where it takes turns with others; empty: it does not
         self.times = {"told": time.monotonic()}  # see `elastic.process.startup_times`
         self.trainer: int = order["trainer"]
         self.generation: int = order["generation"]
@@ -314,6 +315,7 @@ def _about(worker: WorkerProcess) -> dict[str, Any]:
         "local_rank": worker.seat.local_rank,
         "local_size": worker.seat.local_size,
         "device": worker.seat.index,
+        "turns": worker.turns,
         **worker.order["worker"],
     }
 

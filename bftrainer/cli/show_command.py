@@ -41,6 +41,7 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         "samples/s": speed(t["rate"]) or "-",
         "metrics": figures(t["metrics"]) or "-",
         **({"batch": batch} if (batch := _batch(t["metrics"])) else {}),
+        **({"takes turns": t["turns"]} if t.get("turns") else {}),
         "scalability": f"{t['scalability']['mode']}; "
         f"up to {t['scalability']['may_ask_for']} {counted} for now",
         "command": " ".join(t["command"]),

@@ -10,6 +10,7 @@ from bftrainer.allocate.assign import assign
 from bftrainer.engine.gpus import plan as gpu_plan
 from bftrainer.engine.gpus.plan import bounded
 from bftrainer.engine.node_info import NodeGroups
+from bftrainer.engine.pairs import MORE, Pair, hosts_of, paired, proposed
 from bftrainer.engine.question import by_user, caps_of, problem_of
 from bftrainer.engine.queueing.fair_shares import STEADY, TURN_S, claim_to_more, entered, shares_of
 from bftrainer.engine.queueing.places import dealt
@@ -31,19 +32,12 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
 
     Waiting trainers that are given nodes become active. The plan is None if no trainer may have nodes.
     """
-    asked = candidates(state)
+    ground = _without_guests(state)
+    asked = candidates(ground)
     if not asked:
         return None, _entered(_allocated(state, {}), {}, now)
-    question, groups = problem_of(state, asked, now)
-    planned = gpu_plan.planned if state.settings.share is Share.GPU else _planned
-    plan, target = planned(state, asked, question, groups, solve)
+    plan, target = _with_pairs(ground, asked, proposed(asked, state.active), now, solve)
     own = by_user(asked)
-    if len(own) > 1 and state.settings.user_shares:
-        more: dict[str, int] = {}
-        while user := _wants_more(state, question, own, target, more):  # of what others cannot use
-            more[user] = _unused(state, target) - _room(question, own[user], target)
-            question = replace(question, caps=caps_of(state, asked, now, more))
-            plan, target = planned(state, asked, question, groups, solve)
     state = _activated(replace(state, estimates=_learnt(asked, state.programs)), asked, target)
     plan = replace(
         plan,
@@ -54,6 +48,58 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
     if len(own) > 1 and state.settings.user_shares:
         after = _steadied(state, after, asked, now)
     return plan, _entered(after, own, now)
+
+
+def _without_guests(state: State) -> State:
+    """The state in which each node has one trainer: those that take turns on nodes of another have none."""
+    guests = hosts_of(state.active)
+    if not guests:
+        return state
+    active = {id_: without(t, t.nodes) if id_ in guests else t for id_, t in state.active.items()}
+    return replace(state, active=active)
+
+
+def _with_pairs(
+    state: State, asked: tuple[Trainer, ...], pairs: Sequence[Pair], now: float, solve: Solve
+) -> tuple[Plan, Allocation]:
+    """The plan, and the nodes of each trainer, with those pairs that make it worth more."""
+    plan, target = _whole_plan(state, asked, (), now, solve) or (None, {})
+    assert plan is not None  # noqa: S101  without pairs there is always one
+    kept: tuple[Pair, ...] = ()
+    for pair in pairs:
+        found = _whole_plan(state, asked, (*kept, pair), now, solve)
+        least = plan.objective * (MORE if pair.is_new else 1.0 / MORE)
+        if found is not None and found[0].objective > least and found[1].get(pair.host):
+            (plan, target), kept = found, (*kept, pair)
+    if not kept:
+        return plan, target
+    names = {t.id: t.spec.name for t in asked}
+    told = [f"{names[p.host]} and {names[p.guest]} take turns (gain {p.gain:.2f})" for p in kept]
+    note = "; ".join([*([plan.note] if plan.note else []), *told])
+    return replace(plan, note=note), {**target, **{p.guest: target.get(p.host, NONE) for p in kept}}
+
+
+def _whole_plan(
+    state: State, asked: tuple[Trainer, ...], pairs: tuple[Pair, ...], now: float, solve: Solve
+) -> tuple[Plan, Allocation] | None:
+    """The plan in which these pairs count as one trainer each, within what users may have; None: they
+    cannot."""
+    plain, groups = problem_of(state, asked, now)
+    question = paired(plain, pairs)
+    if question is None:
+        return None
+    guests = {pair.guest for pair in pairs}
+    asked = tuple(t for t in asked if t.id not in guests)
+    planned = gpu_plan.planned if state.settings.share is Share.GPU else _planned
+    plan, target = planned(state, asked, question, groups, solve)
+    own = by_user(asked)
+    if len(own) > 1 and state.settings.user_shares:
+        more: dict[str, int] = {}
+        while user := _wants_more(state, question, own, target, more):  # of what others cannot use
+            more[user] = _unused(state, target) - _room(question, own[user], target)
+            question = replace(question, caps=caps_of(state, asked, now, more))
+            plan, target = planned(state, asked, question, groups, solve)
+    return plan, target
 
 
 def _steadied(before: State, after: State, asked: tuple[Trainer, ...], now: float) -> State:

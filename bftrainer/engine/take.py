@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import singledispatch
 
-from bftrainer.engine import survival
+from bftrainer.engine import pairs, survival
 from bftrainer.engine.node_info import with_reported
 from bftrainer.engine.queueing.places import with_places
 from bftrainer.engine.state import Draft, State
@@ -167,13 +167,20 @@ def _(event: Measured, state: State) -> Draft:
     if trainer is None or event.generation != trainer.published:
         return draft
     node_class = state.node_info.get(next(iter(trainer.members), ""), NodeInfo()).node_class
+    before = trainer
+    if event.use is not None:
+        trainer = pairs.with_use(trainer, event)
+        draft.decide = pairs.differs(before, trainer)
+        if event.use.beside:  # it says nothing of its speed alone
+            draft.put(trainer)
+            return draft
     trainer, programs = estimate.with_measurement(trainer, state.programs, event, node_class)
     draft.state = replace(state, programs=programs)
     draft.put(trainer)
     if event.point is not None and trainer.id in state.estimates:
         old, new = state.estimates[trainer.id], estimate.estimates(trainer, programs, 1.0)
         name = node_class if node_class in new else None
-        draft.decide = fit.differs_enough(old[name], new[name])
+        draft.decide |= fit.differs_enough(old[name], new[name])
     return draft
 
 

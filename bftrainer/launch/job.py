@@ -116,6 +116,7 @@ class LaunchedTrainer:
     anew: bool = False  # the last pause has thrown it back to step 0
     window_from: tuple[float, int] | None = None  # when the speed's measurement began, and the samples then
     measured: set[int] = field(default_factory=set)  # sizes of which the speed is known
+    beside: int | None = None  # the trainer with which it takes turns, 0: none; None: not known
     init_s: float | None = None  # of the newcomers that will join next
     finisher: str = ""  # the node of rank 0, once that has said that the work is done
     position_told: bool = False  # and where training stands then; not yet, if an earlier daemon heard it
@@ -147,6 +148,15 @@ class LaunchedTrainer:
         """Remove and return the worker on a node: it is gone, or was never started."""
         self.by_node.drop(node, self.id)
         return self._workers.pop(node)
+
+    def is_beside(self, other: int | None) -> bool:
+        """Note the trainer with which it takes turns. False: its speed cannot be measured, as it takes turns
+        and it is not known with whom."""
+        if self.spec.takes_turns and other != self.beside:
+            self.measured.clear()
+            self.window_from = None
+        self.beside = other
+        return other is not None or not self.spec.takes_turns
 
     def begin(self, action: StartWorker, now: float) -> None:
         """Note a worker that is to be started."""

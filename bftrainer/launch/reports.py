@@ -10,7 +10,7 @@ from itertools import islice
 from bftrainer.launch.job import LaunchedTrainer, WorkerLimits, WorkerView
 from bftrainer.model.events import Measured, TrainerEnded, WorkerLost, WorkersReady
 from bftrainer.model.reports import MEASURE_AGAIN_S, MEASURE_S, Pause, PauseKind, Progress
-from bftrainer.model.trainer import Cost, TrainerStatus
+from bftrainer.model.trainer import Cost, DeviceUse, TrainerStatus
 from bftrainer.ports import Emit, Journal
 from bftrainer.wire.messages import from_agent as said
 from bftrainer.wire.phases import Phase
@@ -163,7 +163,9 @@ class Reports:
         if progress.samples > launched.furthest or launched.furthest_at is None:
             launched.furthest, launched.furthest_at = progress.samples, self._clock()
         self._keep(launched, progress, progress.size, progress.rate)
-        self._measure(launched, progress.size)
+        use = None if progress.device is None else DeviceUse(**progress.device.model_dump())
+        if launched.is_beside(None if use is None else use.beside):
+            self._measure(launched, progress.size, use)
 
     def standstill(self, launched: LaunchedTrainer) -> str:
         """Since when a trainer that runs has not come further than it once was, if that is long; and why, if
@@ -176,7 +178,7 @@ class Reports:
         anew = "; its last start found nothing saved, and began at step 0" if launched.anew else ""
         return f"no progress for {for_s:.0f} s{anew}"
 
-    def _measure(self, launched: LaunchedTrainer, size: int) -> None:
+    def _measure(self, launched: LaunchedTrainer, size: int, use: DeviceUse | None) -> None:
         """The speed is measured over windows of `MEASURE_S`, longer where it is known."""
         now = self._clock()
         if launched.window_from is None:
@@ -190,7 +192,7 @@ class Reports:
         speed = (launched.samples - samples) / (now - since)
         if speed > 0 and size == len(launched.members):  # else of an earlier membership, or made up
             generation, point = launched.published, (size, speed)
-            self._emit(Measured(time=now, trainer=launched.id, generation=generation, point=point))
+            self._emit(Measured(time=now, trainer=launched.id, generation=generation, point=point, use=use))
 
     def metrics(self, launched: LaunchedTrainer, metrics: said.FreshMetrics) -> None:
         """Rank 0 has reported figures between two reports of progress: keep them with their step."""

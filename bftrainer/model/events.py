@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from bftrainer.model.machine import NodeInfo
-from bftrainer.model.trainer import Cost, TrainerSpec, TrainerStatus
+from bftrainer.model.trainer import Cost, DeviceUse, TrainerSpec, TrainerStatus
 
 # Events at one moment are taken in the order of their priority, then in the order of arrival.
 
@@ -106,7 +106,7 @@ class WorkersReady:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """A measurement of a trainer: its speed, as `point` (nodes, samples/s), or what a rescale up or down
-    cost."""
+    cost. `use`: how it used its device meanwhile, where it takes turns."""
 
     priority: ClassVar[int] = 6
     time: float
@@ -115,6 +115,7 @@ class Measured:
     point: tuple[int, float] | None = None
     up: Cost | None = None
     down: Cost | None = None
+    use: DeviceUse | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

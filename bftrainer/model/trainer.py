@@ -32,6 +32,32 @@ ASSUMED_COSTS = RescaleCosts(up=Cost(stall_s=0.5, init_s=5.0), down=Cost(stall_s
 """What a rescale is assumed to cost until one has been measured."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceUse:
+    """How a trainer uses a device on which it takes turns (`share: time`), by the mean over some steps.
+
+    Attributes:
+        step_s: How long a step takes.
+        held_s: For how long of that the trainer has its turn: it computes.
+        waited_s: For how long it waits for its turn.
+        peak: The most memory that a worker has used (bytes).
+        memory: That the device has (bytes); 0: not known.
+        beside: The trainer with which it takes turns; 0: it is alone.
+    """
+
+    step_s: float
+    held_s: float
+    waited_s: float
+    peak: int
+    memory: int
+    beside: int = 0
+
+    @property
+    def alone_s(self) -> float:
+        """How long a step takes without the wait."""
+        return max(self.step_s - self.waited_s, self.held_s)
+
+
 class Scalability(StrEnum):
     """Whether the engine learns a trainer's speeds and costs from what it observes."""
 
@@ -49,6 +75,9 @@ class TrainerSpec:
 
     With `gpus` its sizes count GPUs, which may be parts of nodes: `curve` is then that of GPUs of one node,
     and `across` that of GPUs of several, where it differs. `whole` above 0: it gets whole nodes of so many.
+
+    With `takes_turns` it may share nodes with another of its user's trainers that does: they compute in turn.
+    `memory` is then what a worker needs at most of its device's (bytes); 0: as is measured.
     """
 
     name: str
@@ -77,6 +106,8 @@ class TrainerSpec:
     gpus: bool = False
     across: Points | None = None
     whole: int = 0
+    takes_turns: bool = False
+    memory: int = 0
 
     def fitting(self, nodes: int) -> int:
         """The largest size at which it can run on at most so many nodes; 0 if there is none."""
@@ -153,6 +184,8 @@ class Trainer:
         steady_until: Until when it does not grow, as it has just given nodes to another user's trainers.
         late: A worker was killed for keeping its node without doing what it should, and no membership was
             published since.
+        use: How it uses its device where it takes turns, when it was alone there last.
+        shared: By trainer beside which it took turns: its speed then, where 1 is that alone on these nodes.
     """
 
     id: int
@@ -173,6 +206,8 @@ class Trainer:
     fruitless: int = 0
     steady_until: float = 0.0
     late: bool = False
+    use: DeviceUse | None = None
+    shared: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def yields(self) -> bool:

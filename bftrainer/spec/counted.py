@@ -14,6 +14,11 @@ def counted(spec: TrainerSpec, settings: EngineSettings) -> TrainerSpec:
     Raises:
         SpecError: it asks for GPUs where whole nodes are shared out, or cannot be had where GPUs are.
     """
+    if settings.share is Share.GPU and spec.takes_turns:
+        raise SpecError(
+            f"share: time: {spec.name!r} would take turns on whole nodes, and single GPUs are shared out "
+            "here (share: gpu); leave share out"
+        )
     if settings.share is Share.GPU:
         if not spec.gpus and spec.workers not in (0, settings.gpus_per_node):
             raise SpecError(

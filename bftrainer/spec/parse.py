@@ -143,6 +143,8 @@ def convert(
         stop_signal=spec.stop_signal or "",
         gpus=spec.gpus is not None,
         across=spec.points_across(),
+        takes_turns=spec.share == "time",
+        memory=round((spec.memory_gb or 0.0) * 1e9),
     )
 
 

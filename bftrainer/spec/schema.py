@@ -179,6 +179,8 @@ class Spec(Strict):
     checkpoint: _Checkpoint = _Checkpoint()
     batch: _Batch | None = None
     stop_signal: Literal["all", "rank_0"] | None = None
+    share: Literal["time"] | None = None
+    memory_gb: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
 
     @field_validator("name")
     @classmethod
@@ -258,6 +260,28 @@ class Spec(Strict):
                 raise ValueError(
                     f"{key}: {given}, but launcher: {self.launcher} stops and keeps workers in its own way; "
                     f"leave {key} out, it is for launcher: torchrun"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _turns_can_be_taken(self) -> Spec:
+        if self.share is None:
+            if self.memory_gb is not None:
+                raise ValueError(
+                    f"memory_gb: {self.memory_gb:g} says who can share nodes; add share: time, or leave "
+                    "memory_gb out"
+                )
+            return self
+        if self.launcher != "native":
+            raise ValueError(
+                f"share: time: scripts under launcher: {self.launcher} take no turns on a device, only those "
+                "that use elastic.Run do (launcher: native); leave share out"
+            )
+        for key, given in (("gpus", self.gpus), ("curves", self.curves)):
+            if given:
+                raise ValueError(
+                    f"share: time: trainers take turns on whole nodes that are alike; leave {key} out, or "
+                    "share"
                 )
         return self
 

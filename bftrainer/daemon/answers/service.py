@@ -24,7 +24,7 @@ from bftrainer.daemon.answers.submissions import Submissions
 from bftrainer.daemon.answers.trainer_orders import TrainerOrders
 from bftrainer.daemon.answers.trainers import Trainers, TrainersNow
 from bftrainer.daemon.answers.views.impact import ImpactView, headroom_view
-from bftrainer.daemon.answers.views.pool import StatusView, node_view, plan_view, with_trainer
+from bftrainer.daemon.answers.views.pool import StatusView, node_view, plan_view, with_trainers
 from bftrainer.daemon.answers.views.rescales import rescales, rows_for
 from bftrainer.daemon.answers.views.trainers import (
     DetailsView,
@@ -37,9 +37,11 @@ from bftrainer.daemon.answers.views.trainers import (
 from bftrainer.daemon.lanes import Lanes
 from bftrainer.daemon.orders import SiteOrders
 from bftrainer.daemon.runner import Runner
+from bftrainer.engine.pairs import words_of
 from bftrainer.engine.queueing.waiting import why_queued
 from bftrainer.model.machine import Node, NodeState, Operation
 from bftrainer.model.reports import StoredTrainer
+from bftrainer.model.trainer import Trainer
 from bftrainer.nodes.headroom.reserve import Reserve
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.nodes.state import NodesState
@@ -177,6 +179,7 @@ class DaemonService:
         return {
             **view,
             "note": view["note"] or gpu_note(live, state, self.nodes.seen),
+            "turns": words_of(live, state.active),
             "command": list(own.command),
             "n_min": own.n_min,
             "n_max": own.n_max,
@@ -212,9 +215,12 @@ class DaemonService:
         nodes = {name: Node(name=name, state=NodeState.BUSY) for name in idle} | {n.name: n for n in seen}
 
         def make() -> Answer:
-            holder = {node: t for t in state.active.values() for node in t.nodes}
+            holders: dict[str, list[Trainer]] = {}
+            for t in state.active.values():
+                for node in t.nodes:
+                    holders.setdefault(node, []).append(t)
             rows = (
-                with_trainer(
+                with_trainers(
                     node_view(
                         nodes[name],
                         records.nodes.get(name),
@@ -224,7 +230,7 @@ class DaemonService:
                         devices=up.get(name, ""),
                         gpus_had=had.get(name, 0),
                     ),
-                    holder.get(name),
+                    holders.get(name, ()),
                     caller.may_see,
                 )
                 for name in sorted(nodes)

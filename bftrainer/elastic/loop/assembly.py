@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from bftrainer.elastic.checks.of_run import CheckedRun, observers_of
+from bftrainer.elastic.loop.device_turns import TakesTurns
 from bftrainer.elastic.loop.member_group import peers_of
 from bftrainer.elastic.loop.observers import Observers
 from bftrainer.elastic.loop.peers import SingleProcess
@@ -139,9 +140,10 @@ def assembled(
     state |= {UNSAVED: UnsavedBuffers(state), MODES: modes, STOPPED: stopped}
     state |= {TRAINABLE: freezing} if how.ddp is False else {}
     checks = observers_of(checked_run(orders, what, policy, samples, how, agreed, least))
+    averaging = averagings.chosen(what, how.ddp, how.average, freezing)
+    checks[:0] = TakesTurns.of(orders, what.models.values(), averaging)
     observers = Observers([*checks, *([adapting.measured] if adapting else [])])
     training = TrainingState({**state, **observers.parts()})
-    averaging = averagings.chosen(what, how.ddp, how.average, freezing)
     count, cuts = passes(samples.epochs, orders), {"budget": budget, "least": least}
     batches = batches_of(source, step_size, epochs=count, stand_in=averaging.needs_batch, **cuts)
     peers = peers_of(

@@ -52,6 +52,10 @@ class StepObserver:
     def step_begins(self, share: RankShare) -> None:
         """A step begins, in which this rank has `share` of the samples; gradients are cleared."""
 
+    def before_compute(self) -> None:
+        """The script is about to compute: with a micro-batch that is there, or after one of several
+        optimisers was stepped."""
+
     def before_backward(self, optimizer: str, part: MicroBatch, loss: torch.Tensor) -> None:
         """The script calls `run.backward` with the loss of a micro-batch, for an optimiser's parameters."""
 

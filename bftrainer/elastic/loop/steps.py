@@ -187,7 +187,9 @@ class StepTaker:
         for part in parts:
             self.part, turn.asked = part, set()
             with self._averaging.micro_batch(last=part.last):
-                yield batches.fetch(self._parts.state.position.epoch, part)
+                batch = batches.fetch(self._parts.state.position.epoch, part)
+                self._observers.before_compute()
+                yield batch
             self._close_part(turn, part)
             if turn.is_taken or turn.broken is not None:
                 return
@@ -226,6 +228,7 @@ class StepTaker:
             return False
         stepped.names.append(name)
         self._update.clear(name)
+        self._observers.before_compute()
         return True
 
     def _average_and_step(self, name: str) -> bool:

@@ -68,6 +68,7 @@ class Orders:
     device: int = 0  # the number of its own device among those that it sees
     times: dict[str, float] = field(default_factory=dict)  # see `course`
     slots: Sequence[int] = ()  # descriptors of shared memory for snapshots, see `snapshots.saver`
+    turns: dict[str, str] = field(default_factory=dict)  # socket and device, see `loop.device_turns`
     leads: bool = False  # the agent has made the process that it started the leader of a process group
 
     @classmethod

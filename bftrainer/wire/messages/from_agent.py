@@ -97,13 +97,28 @@ class Standing(OfWorker):
     saved: Count | None = None
 
 
+class UsedDevice(Schema):
+    """How a worker uses a device on which trainers take turns. `step_s`, `held_s` and `waited_s`: how long a
+    step takes, has the turn, and waits for it; `peak`: the most memory that it has used, of `memory` that the
+    device has (bytes; 0: not known); `beside`: the other trainer there, 0: none."""
+
+    step_s: Seconds
+    held_s: Seconds
+    waited_s: Seconds
+    peak: Count
+    memory: Count
+    beside: Count
+
+
 class Progress(Standing):
-    """Rank 0, a few times a second. `rate`: samples a second; `problem`: why no checkpoint can be written."""
+    """Rank 0, a few times a second. `rate`: samples a second; `problem`: why no checkpoint can be written;
+    `device`: added by its agent where trainers take turns."""
 
     type: Literal["progress"]
     size: Size
     rate: Rate | None
     problem: Text = ""
+    device: UsedDevice | None = None
 
 
 class FreshMetrics(Standing):

@@ -37,8 +37,8 @@ class Start(Schema):
 
     `workers`: of how many processes it consists, each with a device of its own; `log`: the file for its
     output; `write_s`: how long the agent may write its state when it is told to end; `gated`: hold it before
-    its script until `go`; `warm`: fork it from the warm process where that is possible; `worker`: what
-    `elastic` in it has to know.
+    its script until `go`; `warm`: fork it from the warm process where that is possible; `turns`: it may
+    run beside another of these, and they compute in turn; `worker`: what `elastic` in it has to know.
     """
 
     type: Literal["start"]
@@ -55,6 +55,7 @@ class Start(Schema):
     write_s: float = 0.0
     gated: bool
     warm: bool
+    turns: bool = False
     worker: dict[str, Any]
 
 

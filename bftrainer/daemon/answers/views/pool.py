@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 from bftrainer.daemon.answers.views.impact import HeadroomView
@@ -108,11 +108,14 @@ def state_of(info: Node, *, idle: bool, why: str) -> NodeState:
     return NodeState.UNUSED if why else NodeState.IDLE
 
 
-def with_trainer(node: NodeView, holder: Trainer | None, may_see: Callable[[str], bool]) -> NodeView:
-    """The view of a node with the trainer that has it; `may_see` says of which users the caller may know."""
-    if holder is not None:
-        node["role"] = "member" if node["node"] in holder.members else "joining"
-        node["trainer"] = holder.spec.name if may_see(holder.spec.user) else None
+def with_trainers(node: NodeView, holders: Sequence[Trainer], may_see: Callable[[str], bool]) -> NodeView:
+    """The view of a node with the trainer that has it, or those of one user that take turns there; `may_see`
+    says of which users the caller may know."""
+    if holders:
+        roles = ["member" if node["node"] in holder.members else "joining" for holder in holders]
+        node["role"] = ", ".join(dict.fromkeys(roles))
+        seen = may_see(holders[0].spec.user)
+        node["trainer"] = ", ".join(holder.spec.name for holder in holders) if seen else None
     return node
 
 

@@ -101,7 +101,7 @@ class TrainerView(TypedDict):
 
 
 class DetailsView(TrainerView):
-    """All that is known of one trainer."""
+    """All that is known of one trainer. `turns`: with whom it takes turns, in words; empty: it takes none."""
 
     command: list[str]
     n_min: int
@@ -114,6 +114,7 @@ class DetailsView(TrainerView):
     checkpoint_dir: str
     scalability: ScalabilityView
     costs: CostsView
+    turns: str
     generation: int
     failures: int
     pauses: list[RescaleView]
