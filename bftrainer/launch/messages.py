@@ -73,7 +73,7 @@ def start(launched: LaunchedTrainer, node: str, folders: Folders, how: StartConf
         "write_s": how.write_s,
         "gated": how.gated,
         "warm": how.warm,
-        **({"turns": True} if spec.takes_turns else {}),
+        "turns": spec.takes_turns,
         "worker": {
             "samples": spec.samples,
             "checkpoint_dir": str(folders.checkpoints(trainer, spec)),
