@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Any
 
 from bftrainer.agent.connection import DaemonConnection, running
@@ -196,7 +196,7 @@ class Agent:
         self._start_next()
 
     def _start_next(self) -> None:
-        while self._queue and self._has_room(self._queue[0]):
+        while self._queue and _has_room(self._queue[0], self._workers.values()):
             order = self._queue.pop(0)
             try:
                 seats = self._seats.give(order.get("workers", 1), order["env"], together=order["gated"])
@@ -216,11 +216,6 @@ class Agent:
             )
             self._workers[worker.trainer] = worker
             self._do(self._spawn(worker))
-
-    def _has_room(self, order: Message) -> bool:
-        there = self._workers.values()
-        alike = len(there) < AT_ONCE and all(_may_be_beside(order, worker) for worker in there)
-        return not there or alike
 
     async def _spawn(self, worker: NodeWorkers) -> None:
         await asyncio.sleep(worker.order["delay_s"])
@@ -293,6 +288,11 @@ class Agent:
             if not self._workers:  # what its script has started in sessions of their own ends with it
                 kill_adopted({self._warm.pid})
             self._start_next()
+
+
+def _has_room(order: Message, there: Collection[NodeWorkers]) -> bool:
+    alike = len(there) < AT_ONCE and all(_may_be_beside(order, worker) for worker in there)
+    return not there or alike
 
 
 def _may_be_beside(order: Message, worker: NodeWorkers) -> bool:

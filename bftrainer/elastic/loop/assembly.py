@@ -134,8 +134,7 @@ def assembled(
     adapting, step_size, at_once = _adapting(policy, what, source.batch_size, objects.scaler)
     stepped, update = Stepped(), Update(what, schedule, objects.scaler, how.clip_norm, step_size)
     freezing, modes = Trainable(what.models, number), Modes(what.models, number)
-    stopped = Stopped(samples.epochs, budget)
-    least = least_of(what.models, samples.least_per_worker, at_once)
+    stopped, least = Stopped(samples.epochs, budget), least_of(what.models, samples.least_per_worker, at_once)
     state = own_state(objects, what, stepped) | {"pace": update.pace}
     state |= {UNSAVED: UnsavedBuffers(state), MODES: modes, STOPPED: stopped}
     state |= {TRAINABLE: freezing} if how.ddp is False else {}
