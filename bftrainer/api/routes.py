@@ -132,7 +132,7 @@ class Routes:
         return _json(self._service.status(await self._callers.of(request)))
 
     async def feed(self, request: web.Request) -> web.StreamResponse:
-        """Send what changes of `parts`, of all by default, as server-sent events: see `api.stream`."""
+        """Send what changes of `parts`, of all by default, as server-sent events."""
         caller = await self._callers.of(request)
         return await send_feed(request, caller, self._service.feed, self._service.answers)
 

@@ -52,7 +52,7 @@ def command(
     env: {KEY: "value"}
     checkpoint: {dir: ckpt, every_s: 5}
 
-    The user guide (docs/user-guide.md) explains every key; priority, curves and batch among them.
+    docs/trainer-spec.md explains every key; priority, curves and batch among them.
     """
     from bftrainer.cli.shared import script_hints
     from bftrainer.rehearsal import tried

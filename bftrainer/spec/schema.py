@@ -157,7 +157,7 @@ class _Batch(Strict):
 
 
 class Spec(Strict):
-    """A trainer spec as users write it; docs/user-guide.md says what each key means."""
+    """A trainer spec as users write it; docs/trainer-spec.md says what each key means."""
 
     name: Text
     command: Annotated[list[Word], Field(min_length=1, max_length=MAX_WORDS), BeforeValidator(_split)]

@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer.search.files.schema import StudyForm
+from bftrainer.spec.schema import Spec
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "bftrainer"
 SENTENCES = ROOT / ".ci" / "sentences.py"
 EVIDENCE = ROOT / "benchmarks" / "evidence.py"
-PYTHON = ROOT / "docs" / "python.md"
+WRITTEN_OTHERWISE = {"across"}
+"""A part of `curve` in a spec that users write."""
 PLUGIN = re.compile(r"(schedulers|launch)/\w+/")
 PAGES = sorted([*ROOT.glob("*.md"), ROOT / "slurm" / "README.md", *ROOT.glob("docs/**/*.md")])
 
@@ -70,10 +74,22 @@ def test_the_index_of_evidence_is_that_of_the_claims(tmp_path: Path) -> None:
             assert 1 <= re.compile(claim["pattern"]).groups <= 2
 
 
-def test_the_page_of_python_is_that_of_the_docstrings(tmp_path: Path) -> None:
-    written = tmp_path / "python.md"
-    subprocess.run([sys.executable, PYTHON.with_name("python_page.py"), written], check=True)
-    assert written.read_text() == PYTHON.read_text(), "make docs"
+@pytest.mark.parametrize("name", ["python", "http"])
+def test_generated_pages_are_those_of_the_docstrings(name: str, tmp_path: Path) -> None:
+    page = ROOT / "docs" / f"{name}.md"
+    written = tmp_path / page.name
+    written.write_text(page.read_text())
+    subprocess.run([sys.executable, page.with_name(f"{name}_page.py"), written], check=True)
+    assert written.read_text() == page.read_text(), "make docs"
+
+
+def test_the_tables_of_specs_and_studies_have_all_keys_and_no_others() -> None:
+    for page, form in (("trainer-spec", Spec), ("studies", StudyForm)):
+        text = (ROOT / "docs" / f"{page}.md").read_text()
+        table = text.partition("| key | meaning | default |\n|---|---|---|\n")[2].partition("\n\n")[0]
+        cells = [row.split(" | ")[0] for row in table.splitlines()]
+        named = {name for cell in cells for name in re.findall(r"`(\w+)(?:\.\w+)?`", cell)}
+        assert named == set(form.model_fields) - WRITTEN_OTHERWISE, page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

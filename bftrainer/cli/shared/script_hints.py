@@ -38,7 +38,7 @@ def hint(spec: TrainerSpec) -> str:
     if spec.launcher == "native" and spec.n_max > 1 and found:
         return (
             f"{script} imports nothing of bftrainer.elastic: on several nodes each would train by itself, "
-            "and the trainer then fails. Use elastic.Run (docs/user-guide.md), or `launcher: torchrun` for a "
+            "and the trainer then fails. Use elastic.Run (docs/library.md), or `launcher: torchrun` for a "
             "script that forms its own group"
         )
     if spec.launcher == "torchrun" and spec.samples is not None and found:
