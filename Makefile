@@ -21,7 +21,7 @@ ALONE := tests/integration/test_calibration.py
 GUIDE := tests/cluster/test_admin_guide.py
 # Random inputs keep every core busy; attacks measure how long main jobs wait, so they run apart
 FUZZING := tests/hostile/test_fuzzing.py
-DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP)) $(if $(GPUS),--gpus $(GPUS)) $(if $(SHARE),--share $(SHARE))
+DEMO := $(if $(LOG),$(SPECS) --log $(LOG),trainers/demo/spirals$(if $(filter gpu,$(SHARE)),-gpus).yaml) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP)) $(if $(GPUS),--gpus $(GPUS)) $(if $(SHARE),--share $(SHARE))
 ON_TESTBED := $(SPECS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(LOG),--log $(LOG)) $(if $(STUDY),--study $(STUDY))
 
 # SLURM=24 or 26 runs what needs a Slurm in a chroot that has a later one
@@ -55,8 +55,8 @@ $(VENV)/horovod: $(VENV)/installed .ci/horovod
 	.ci/horovod $(BIN)/python
 	@touch $@
 
-demo: install  ## Show bftrainer at work on this machine for 90 s (LOG=path: a real idle-node log; KEEP=path: keep its record; GPUS=2: a node's, simulated if need be; SHARE=gpu: one by one)
-	$(BIN)/bftrainer demo $(SPECS) $(DEMO)
+demo: install  ## Show bftrainer at work on this machine: four acts in about 90 s (LOG=path: a real idle-node log instead; KEEP=path: keep its record; GPUS=2: a node's, simulated if need be; SHARE=gpu: one by one)
+	$(BIN)/bftrainer demo $(DEMO) --picture build/demo.svg
 
 hpo-demo: install  ## Search for hyper-parameters on this machine: 16 trials, real training, under 3 minutes (STUDY=path of a study file)
 	$(BIN)/bftrainer study demo $(or $(STUDY),trainers/studies/digits.yaml)

@@ -25,7 +25,7 @@ SWITCH_S = 0.0001
 COLLECTED_AT = (5_000, 5, 5)
 """Garbage is collected in small portions: all that a flood leaves would stop everything for seconds."""
 
-LOCAL = ("log", "speed", "nodes", "gpus", "start", "seed")
+LOCAL = ("log", "main_jobs", "speed", "nodes", "gpus", "start", "seed")
 """The options of the log that the local scheduler replays."""
 
 
@@ -34,6 +34,12 @@ LOCAL = ("log", "speed", "nodes", "gpus", "start", "seed")
     "--log",
     type=Input(),
     help="local: play this log of idle nodes (any format of `bftrainer trace`) instead of a generated one.",
+)
+@click.option(
+    "--main-jobs",
+    type=Input(),
+    help="local: instead of a log, take main jobs from lines that are added to this file: `ask JOB n01 n02` "
+    "waits for these nodes, `take JOB n01` takes them at once, `end JOB`.",
 )
 @click.option(
     "--speed",
@@ -65,6 +71,7 @@ def command(
     ctx: click.Context,
     /,
     log: Path | None,
+    main_jobs: Path | None,
     speed: float,
     nodes: int,
     gpus: int,
@@ -80,8 +87,8 @@ def command(
     On Slurm it holds idle nodes with preemptible jobs of one node each; `bftrainer pilot --dry-run`
     prints one.
 
-    The local scheduler makes a cluster of this machine: its nodes are idle when a log says so. At the end
-    of an idle interval everything on the node is killed.
+    The local scheduler makes a cluster of this machine: its nodes are idle when a log says so, or while no
+    main job wants them. At the end of an idle interval everything on the node is killed.
     """
     from bftrainer.daemon.lanes import READ_S
     from bftrainer.daemon.process.compose import compose
@@ -89,7 +96,6 @@ def command(
     from bftrainer.daemon.process.serve import serve
     from bftrainer.daemon.systemd import Systemd
     from bftrainer.schedulers.shared.context import PlayedLog
-    from bftrainer.settings.schedulers import SCHEDULERS
     from bftrainer.state_dir.folder import make_state_dir
     from bftrainer.state_dir.lock import exclusively
     from bftrainer.state_dir.risks import risks
@@ -101,14 +107,7 @@ def command(
     if gpus and settings.share == "gpu":  # the local scheduler's nodes have so many
         overrides["gpus_per_node"] = gpus
         settings = load(overrides, file=config)
-    if log is None and start is not None:
-        raise click.UsageError("--from needs --log: a generated log has no dates")
-    if not SCHEDULERS[settings.scheduler].on_this_machine:
-        here = " or ".join(name for name, kind in SCHEDULERS.items() if kind.on_this_machine)
-        for name in LOCAL:
-            if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                option = "from" if name == "start" else name
-                raise click.UsageError(f"--{option} is for --scheduler {here}; it is {settings.scheduler}")
+    _check_local(ctx, settings.scheduler, log, main_jobs, start)
     configure(settings.log_format, verbose=verbose, bounded=True)
     faulthandler.enable()  # systemd ends a daemon that is stuck by SIGABRT: its stacks are worth having
     if settings.allocator == "milp":  # else `serve` tries it: to load it takes longer than all the rest
@@ -122,7 +121,13 @@ def command(
         store = SqlStore(settings.database, query_s=READ_S / 2)
         try:
             played = PlayedLog(
-                path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start), gpus=gpus
+                path=log,
+                nodes=nodes,
+                speed=speed,
+                seed=seed,
+                begin=parse_utc(start),
+                gpus=gpus,
+                main_jobs=main_jobs,
             )
             daemon = compose(settings, store, played, _say)
             systemd = Systemd.of(os.environ, os.getpid())
@@ -131,6 +136,24 @@ def command(
                 runner.run(serve(daemon, lambda: load(overrides, file=config), systemd))
         finally:
             store.close()
+
+
+def _check_local(
+    ctx: click.Context, scheduler: str, log: Path | None, main_jobs: Path | None, start: str | None
+) -> None:
+    """Refuse options of the local scheduler that do not go together, or with the scheduler."""
+    from bftrainer.settings.schedulers import SCHEDULERS
+
+    if log is None and start is not None:
+        raise click.UsageError("--from needs --log: a generated log has no dates")
+    if log is not None and main_jobs is not None:
+        raise click.UsageError("--log and --main-jobs both say when nodes are idle: leave out one")
+    if not SCHEDULERS[scheduler].on_this_machine:
+        here = " or ".join(name for name, kind in SCHEDULERS.items() if kind.on_this_machine)
+        for name in LOCAL:
+            if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                option = "from" if name == "start" else name.replace("_", "-")
+                raise click.UsageError(f"--{option} is for --scheduler {here}; it is {scheduler}")
 
 
 def in_short_turns() -> None:

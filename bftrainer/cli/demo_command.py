@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 
 from bftrainer.cli.shared.tables import print_json
-from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input, Positive
 from bftrainer.errors import BftrainerError
 
@@ -26,7 +25,7 @@ DAEMON_OPTIONS = (
 
 @click.command("demo")
 @click.argument("specs", nargs=-1, required=True, type=Input())
-@click.option("--seconds", type=Positive(least=5), default=90.0, show_default=True, help="How long at most.")
+@click.option("--seconds", type=Positive(least=5), help="How long at most.  [default: 150; log: 90]")
 @click.option("--nodes", type=click.IntRange(min=1, max=64), default=4, show_default=True, help="Slots.")
 @click.option(
     "--gpus",
@@ -42,20 +41,17 @@ DAEMON_OPTIONS = (
     show_default=True,
     help="What trainers get: whole slots, or single GPUs of them.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of the generated log.")
 @click.option(
     "--log",
     type=Input(),
-    help="Play a real log of idle nodes, of any format that `bftrainer trace` knows.",
+    help="Play a real log of idle nodes instead, of any format that `bftrainer trace` knows, with any number "
+    "of trainers.",
 )
-@click.option(
-    "--speed",
-    type=Positive(most=100_000),
-    help="Log seconds per second.  [default: 1; log: 60]",
-)
+@click.option("--speed", type=Positive(most=100_000), help="Log seconds per second.  [default: 60]")
 @click.option(
     "--from", "start", metavar="ISO", help="Where in LOG to begin, UTC.  [default: where most happens]"
 )
+@click.option("--picture", type=Input(exists=False), help="Draw the nodes over time into this file (SVG).")
 @click.option(
     "--keep",
     type=Input(dir_okay=True, exists=False),
@@ -64,45 +60,82 @@ DAEMON_OPTIONS = (
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def command(
     specs: tuple[Path, ...],
-    seconds: float,
+    seconds: float | None,
     nodes: int,
     gpus: int,
     share: str,
-    seed: int,
     log: Path | None,
     speed: float | None,
     start: str | None,
+    picture: Path | None,
     keep: Path | None,
     as_json: bool,
 ) -> None:
-    """Show bftrainer at work on this machine: a daemon of its own, and the trainers in SPECS.
+    """Show bftrainer at work on this machine: a daemon of its own, and the trainer in SPECS.
 
-    The machine's slots are "idle nodes" that come and go as a generated log says, or a real one. Ends
-    with a summary; exits with 1 if a step was lost or a process was left behind.
+    Four acts: the trainer grows to idle nodes, gives one back to a main job, has one killed, and loses all.
+    The machine's slots are the nodes; the main jobs are made up, and all that trains is real. With --log, the
+    nodes come and go as in a real log.
+
+    Ends with the nodes over time and a summary; exits with 1 if a step was lost although a node survived, or
+    a process was left behind.
     """
-    from bftrainer.cli.shared.demo_views import show
+    from bftrainer.cli.shared.live.demo_views import closing, show
+    from bftrainer.demo.picture import draw
+    from bftrainer.demo.play import played
     from bftrainer.demo.session import DemoSession
     from bftrainer.demo.summary import summary_lines
 
+    _check(specs, nodes, gpus, share, log, speed, start)
     if keep is not None and os.path.lexists(keep):
         raise BftrainerError(f"--keep {keep}: is there already; name a directory that is not")
-    pace = speed or (LOG_SPEED if log else 1.0)
+    most = seconds or (90.0 if log else 150.0)
     options = [*DAEMON_OPTIONS, "--nodes", str(nodes), "--gpus", str(gpus), "--share", share]
-    options += ["--seed", str(seed), "--speed", str(pace)]
     if log is not None:
-        options += ["--log", str(log), "--from", start or _liveliest(log, nodes, seconds, pace)]
-    demo = DemoSession(options, keep)
+        pace = speed or LOG_SPEED
+        options += ["--speed", str(pace), "--log", str(log)]
+        options += ["--from", start or _liveliest(log, nodes, most, pace)]
+    demo = DemoSession(options, keep, main_jobs=log is None)
     try:
-        demo.submit(specs)
-        show(demo.watch(seconds), seconds, quiet=as_json)
+        if log is None:
+            views = played(demo, specs[0], most)
+        else:
+            demo.submit(specs)
+            views = demo.watch(most)
+        last = show(views, most, quiet=as_json)
         summary = demo.finish()
     finally:
         demo.close()
+    if picture is not None:
+        draw(last, picture)
     if as_json:
-        print_json({**dataclasses.asdict(summary), "good": summary.good})
+        told = [dataclasses.asdict(told) for told in last.told]
+        not_played = {"told": told, "not_played": last.acts_left}
+        print_json({**dataclasses.asdict(summary), **not_played, "good": summary.good})
     else:
-        say("\n" + "\n".join(summary_lines(summary)))
+        closing(last, summary_lines(summary), picture)
     sys.exit(0 if summary.good else 1)
+
+
+def _check(
+    specs: tuple[Path, ...],
+    nodes: int,
+    gpus: int,
+    share: str,
+    log: Path | None,
+    speed: float | None,
+    start: str | None,
+) -> None:
+    """Refuse what does not go together."""
+    if log is not None:
+        return
+    for option, value in (("--speed", speed), ("--from", start)):
+        if value is not None:
+            raise click.UsageError(f"{option} is for --log")
+    if len(specs) > 1:
+        raise click.UsageError(f"the acts have one trainer, and there are {len(specs)}; or give a --log")
+    if nodes * (gpus if share == "gpu" else 1) < 2:
+        raise click.UsageError("the acts need 2 nodes at least; or give a --log")
 
 
 def _liveliest(log: Path, nodes: int, seconds: float, speed: float) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from bftrainer.api.client import Client, DaemonError
+from bftrainer.demo.acts import JobLine, Order
 from bftrainer.demo.summary import Summary, summarise
 from bftrainer.demo.view import DemoView
 from bftrainer.errors import BftrainerError
@@ -30,8 +31,17 @@ from bftrainer.settings.sources import PREFIX
 START_S = 120.0
 MOST_KB = 1000
 STOP_S = 120.0
+EVENTS = 1000
+"""So many events are looked at, the latest."""
 DYING_S = 10.0
 """For so long, processes that the daemon has told to end may outlive it."""
+
+
+def _arguments(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""  # it has ended
 
 
 def strays(directory: Path) -> list[int]:
@@ -60,7 +70,8 @@ class DemoSession:
     """Starts a daemon in a directory of its own: `submit`, iterate `watch`, `finish`, and always `close`.
 
     What the directory holds in the end is copied to `keep`. The daemon runs with `settings`, whatever the
-    user or the site has set otherwise; `environ` is added to its environment.
+    user or the site has set otherwise; `environ` is added to its environment. With `main_jobs`, its nodes
+    are taken by the main jobs that `perform` orders, and by no log.
 
     Raises:
         BftrainerError: The daemon did not start; the message ends with its log.
@@ -72,6 +83,8 @@ class DemoSession:
         keep: Path | None = None,
         settings: Mapping[str, object] | None = None,
         environ: Mapping[str, str] | None = None,
+        *,
+        main_jobs: bool = False,
     ) -> None:
         self._keep = keep
         self._begin = 0.0
@@ -80,12 +93,16 @@ class DemoSession:
         config = self._state / "config.yaml"
         values = {"trainer_dir": str(self._state / "trainers"), **(settings or {})}
         config.write_text(yaml.safe_dump(values), "utf-8")
+        self._jobs = self._state / "main-jobs"
+        if main_jobs:
+            self._jobs.touch()
         self._log = (self._state / "daemon.log").open("wb")
         self._daemon = subprocess.Popen(
             [
                 *(sys.executable, "-P", "-m", "bftrainer", "daemon"),
                 *("--config", str(config), "--state-dir", str(self._state)),
                 *daemon_options,
+                *(("--main-jobs", str(self._jobs)) if main_jobs else ()),
             ],
             stdout=self._log,
             stderr=self._log,
@@ -148,7 +165,30 @@ class DemoSession:
             pool=self.client.call("GET", "pool"),
             trainers=self.client.call("GET", "trainers"),
             pauses=self.client.call("GET", "pauses", limit=60),
+            events=tuple(self.client.rows("events", EVENTS)),
+            now=time.time(),
         )
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Return the nodes as `bftrainer pool` shows them."""
+        return list(self.client.call("GET", "pool")["nodes"])
+
+    def perform(self, orders: Sequence[Order]) -> None:
+        """Carry out what an act orders: add main jobs, or kill a pilot."""
+        for order in orders:
+            if isinstance(order, JobLine):
+                with self._jobs.open("a", encoding="utf-8") as file:
+                    file.write(f"{order.text}\n")
+            else:
+                for pid in strays(self._state):
+                    if f"--node\0{order.node}\0".encode() in _arguments(pid):
+                        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                            os.kill(pid, signal.SIGKILL)
+
+    def waits(self) -> dict[str, float]:
+        """Return how long (s) main jobs have waited for nodes of ours, those that waited longest."""
+        worst = self.client.call("GET", "admin/impact", days=1)["worst"]
+        return {row["job"]: row["wait_s"] for row in worst}
 
     def log(self) -> str:
         """Return the daemon's log."""

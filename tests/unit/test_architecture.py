@@ -54,7 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     "series": {"errors", "model"},
     "remote": {"api", "settings"},
     "search": {"errors", "files", "model", "performance", "spec", "threads", "traces", "remote"},
-    "demo": {"errors", "files", "settings", "api"},
+    "demo": {"errors", "files", "settings", "api", "series"},
     "rehearsal": {"errors", "model", "api", "demo", "elastic", "settings", "spec"},
 }
 """Module or package of bftrainer -> what of bftrainer it may import, itself aside. `cli`, `__main__` and

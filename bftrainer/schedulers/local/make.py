@@ -12,6 +12,7 @@ from bftrainer.errors import BftrainerError
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.gpus import gpus_of, node_of
 from bftrainer.schedulers.local.gpus import gpus_here, one_by_one, shared_out
+from bftrainer.schedulers.local.main_jobs import MainJobsFile
 from bftrainer.schedulers.local.scheduler import LocalScheduler, Playback
 from bftrainer.schedulers.shared.context import Context, PlayedLog
 from bftrainer.settings.values import Settings
@@ -42,6 +43,7 @@ def make(context: Context) -> LocalScheduler:
         orphan_s=settings.orphan_s,
         clock=context.clock,
         environ=_gpus(context, names, each),
+        jobs=MainJobsFile(context.log.main_jobs, names) if context.log.main_jobs else None,
     )
 
 
@@ -58,10 +60,13 @@ def read(log: PlayedLog, each: int) -> tuple[frozenset[str], float, float, Itera
         BftrainerError: it cannot be read, or nothing happens in it.
     """
     if log.path is None:
-        nodes, generated = onoff.names(log.nodes), onoff.changes(log.nodes, seed=log.seed)
+        nodes = onoff.names(log.nodes)
+        changes: Iterable[NodesChanged] = onoff.changes(log.nodes, seed=log.seed)
+        if log.main_jobs is not None:
+            changes = [NodesChanged(time=0.0, joined=nodes)]
         if not each:
-            return nodes, 0.0, float("inf"), generated
-        return _by_gpu(nodes, each), 0.0, float("inf"), (_of_gpus(change, each) for change in generated)
+            return nodes, 0.0, float("inf"), changes
+        return _by_gpu(nodes, each), 0.0, float("inf"), (_of_gpus(change, each) for change in changes)
     reading = LogOptions(share="gpu", gpus_per_node=each) if each else LogOptions()
     fragments = logs.load(log.path, reading).intervals
     if not fragments:
@@ -69,11 +74,11 @@ def read(log: PlayedLog, each: int) -> tuple[frozenset[str], float, float, Itera
     chosen = intervals.first_nodes((f._replace(node=node_of(f.node)) for f in fragments), log.nodes)
     names = frozenset(f.node for f in fragments if node_of(f.node) in chosen)
     begin = min(f.start for f in fragments if f.node in names) if log.begin is None else log.begin
-    changes = intervals.changes(fragments, names, begin, float("inf"))
-    end = changes[-1].time
+    found = intervals.changes(fragments, names, begin, float("inf"))
+    end = found[-1].time
     if begin >= end:
         raise BftrainerError(f"{log.path}: nothing happens to {', '.join(sorted(names))} after --from")
-    return names, begin, end, changes
+    return names, begin, end, found
 
 
 def _by_gpu(nodes: Iterable[str], each: int) -> frozenset[str]:
@@ -105,7 +110,8 @@ def _of_nodes(context: Context, names: frozenset[str], each: int) -> dict[str, d
 def _playback(context: Context, begin: float, end: float) -> Playback:
     """Since when this log is played: since an earlier daemon began with it, or from now on."""
     log, now = context.log, context.clock.now()
-    what = json.dumps([str(log.path and log.path.resolve()), log.speed, log.nodes, log.seed, begin])
+    played = log.path or log.main_jobs
+    what = json.dumps([str(played and played.resolve()), log.speed, log.nodes, log.seed, begin])
     remembered = _remembered(context.store.get(PLAYED) or "")
     origin = remembered[1] if remembered[0] == what else now
     if begin + (now - origin) * log.speed > end:

@@ -28,6 +28,7 @@ from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted, MainJob
 from bftrainer.ports import Clock
 from bftrainer.schedulers.local.gpus import count_of
+from bftrainer.schedulers.local.main_jobs import MainJobsFile
 from bftrainer.threads import in_thread
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class Playback:
 class LocalScheduler:
     """Implements `ports.Scheduler` with processes of this machine: `changes` make `nodes` idle and busy.
 
-    `environ` is what is added to the environment of each node's pilots.
+    `environ` is what is added to the environment of each node's pilots. Beside the log, `jobs` takes nodes.
     """
 
     def __init__(
@@ -103,8 +104,9 @@ class LocalScheduler:
         orphan_s: float,
         clock: Clock,
         environ: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        jobs: MainJobsFile | None = None,
     ) -> None:
-        self._environ = environ
+        self._environ, self._queue = environ, jobs
         self._gpus = {node: count_of(own) for node, own in environ.items()}
         self._nodes, self._changes, self._playback = nodes, iter(changes), playback
         self._agents_at, self._log_dir, self._orphan_s, self._clock = agents_at, log_dir, orphan_s, clock
@@ -128,22 +130,29 @@ class LocalScheduler:
             SchedulerError: the process table cannot be read.
         """
         self._advance()
-        if self._player is None:
+        if self._player is None and self._next is not None:
             self._player = asyncio.create_task(self._play())
+        waiting = self._queue.waiting if self._queue else ()
+        free = self._idle - (self._queue.wanted - self._held() if self._queue else frozenset())
         return Snapshot(
             time=self._clock.now(),
             nodes=tuple(
                 Node(
                     name=name,
-                    state=NodeState.IDLE if name in self._idle else NodeState.BUSY,
+                    state=NodeState.IDLE if name in free else NodeState.BUSY,
                     gpus=self._gpus.get(name, 0),
                 )
                 for name in sorted(self._nodes)
             ),
+            claims=self._queue.claims(self._held()) if self._queue else (),
             pilots=await self.pilots(),
-            main=self._begun(),
-            waiting=frozenset(job.job for job in self._took),
+            main=self._begun() + tuple(replace(job, on=frozenset()) for job in waiting),
+            waiting=frozenset(job.job for job in (*self._took, *waiting)),
         )
+
+    def _held(self) -> frozenset[str]:
+        """The nodes with pilots of ours, also of those that start now."""
+        return frozenset(pilot.node for pilot in (*(pilot for _, pilot in self._running()), *self._starting))
 
     def _begun(self) -> tuple[MainJob, ...]:
         """What the log takes nodes for: each of its changes stands for a main job, which starts when the
@@ -236,6 +245,8 @@ class LocalScheduler:
                 self._took.append(_main_job(f"log-{next(self._jobs)}", due, self._next.left))
             self._starting = {pilot for pilot in self._starting if pilot.node not in self._next.left}
             self._next = next(self._changes, None)
+        if self._queue is not None:
+            self._move_jobs(self._queue)
         if self._taken or self._doomed:
             for pid, pilot in self._running():
                 if pilot.node in self._taken or pilot in self._doomed:
@@ -246,6 +257,16 @@ class LocalScheduler:
         self._main += [replace(job, started=max(begun, job.submitted or begun)) for job in self._took]
         self._took.clear()
         self._reap()
+
+    def _move_jobs(self, queue: MainJobsFile) -> None:
+        """Let main jobs end, and those start that can or need not wait."""
+        moved = queue.advance(self._clock.now(), self._held())
+        began = frozenset[str]().union(*(job.on for job in (*moved.starting, *moved.taking)))
+        self._idle = (self._idle | moved.freed) - began
+        self._main += moved.starting
+        self._took += moved.taking
+        self._taken |= frozenset[str]().union(*(job.on for job in moved.taking))
+        self._starting = {pilot for pilot in self._starting if pilot.node not in self._taken}
 
     def _running(self) -> list[tuple[int, Pilot]]:
         """Our pilots in the process table: (pid, pilot), of this daemon and earlier ones."""

@@ -20,7 +20,8 @@ class PlayedLog:
     """The log that says when nodes are idle, for schedulers on this machine; `path` None: a generated one.
 
     It names up to `nodes` nodes and runs at `speed` seconds per second, from `begin` (log time, Unix seconds;
-    None: from its start). `seed` is of a generated one. Each node has `gpus` GPUs.
+    None: from its start). `seed` is of a generated one. Each node has `gpus` GPUs. Instead of any log,
+    `main_jobs` names a file to which main jobs are added; until then all nodes are idle.
     """
 
     path: Path | None
@@ -29,6 +30,7 @@ class PlayedLog:
     seed: int
     begin: float | None
     gpus: int = 0
+    main_jobs: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 
-from bftrainer.cli.shared.demo_views import line, picture
+from bftrainer.cli.shared.live.demo_views import closing, line, picture
 from bftrainer.cli.shared.trainers.worker_phases import PhaseTimes
-from bftrainer.demo.view import DemoView
+from bftrainer.demo.view import DemoView, Told
 
 TRAINER: dict[str, Any] = {
     "id": 1,
@@ -27,6 +30,19 @@ TRAINER: dict[str, Any] = {
     "submitted_at": 0.0,
     "ended_at": None,
 }
+
+
+def test_the_end_says_what_was_to_be_seen_and_what_was_not_played(capsys: pytest.CaptureFixture[str]) -> None:
+    told = (
+        Told(at_s=1.0, act=1, title="grows", text="The cause."),
+        Told(at_s=2.0, act=1, title="grows", text="The result."),
+        Told(at_s=3.0, act=2, title="gives back", text="Its cause."),
+    )
+    closing(replace(view(""), told=told, acts_left=("gives back",)), ["samples: 5"], Path("x.svg"))
+    out = capsys.readouterr().out
+    assert "  1. The result." in out and "cause" not in out
+    assert "Not played to the end, as the time was over: gives back" in out
+    assert "samples: 5" in out and "x.svg" in out
 
 
 def view(*devices: str) -> DemoView:
@@ -48,6 +64,5 @@ def test_a_line_has_devices_and_workers() -> None:
 
 def test_the_picture_has_devices() -> None:
     console = Console(width=200, record=True)
-    console.print(picture(view("1 cuda"), 90.0, PhaseTimes()))
-    assert "devices" in (text := console.export_text())
-    assert "1 cuda" in text and "took" not in text
+    console.print(picture(view("1 cuda"), 90.0, PhaseTimes(), console))
+    assert "n1: 1 cuda" in console.export_text()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bftrainer.cli.shared import demo_views
+from bftrainer.cli.shared.live import demo_views
 from bftrainer.cli.shared.trainers.worker_phases import PhaseTimes, phases
 from bftrainer.demo.view import DemoView
 
