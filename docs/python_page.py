@@ -20,7 +20,15 @@ INTRODUCTION = """\
 All that a script or a notebook imports of bftrainer. Begin with [Your own script](tutorials/your-script.md).
 """
 OFFERED = {
-    "bftrainer.elastic": ("Run", "FixedPerNode", "FixedGlobal", "Adaptive", "attach.job.attach", "Job"),
+    "bftrainer.elastic": (
+        "Run",
+        "FixedPerNode",
+        "FixedGlobal",
+        "Adaptive",
+        "Partial",
+        "attach.job.attach",
+        "Job",
+    ),
     "bftrainer.elastic.huggingface": ("ElasticCallback",),
     "bftrainer.elastic.lightning": ("ElasticCallback",),
     "bftrainer.search": ("Study",),

@@ -15,12 +15,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from bftrainer.elastic.attach.job import Job, attach
+from bftrainer.elastic.partial.options import Partial
 from bftrainer.elastic.train.policy import Adaptive, FixedGlobal, FixedPerNode
 
 if TYPE_CHECKING:
     from bftrainer.elastic.loop.run import Run
 
-__all__ = ["Adaptive", "FixedGlobal", "FixedPerNode", "Job", "Run", "attach"]
+__all__ = ["Adaptive", "FixedGlobal", "FixedPerNode", "Job", "Partial", "Run", "attach"]
 
 
 def __getattr__(name: str) -> Any:

@@ -99,6 +99,47 @@ def plain(folder: Path) -> None:
     _train(folder)
 
 
+def partial(folder: Path) -> None:
+    _train_partial(folder)
+
+
+def partial_mixed(folder: Path) -> None:
+    """bfloat16, a GradScaler, micro-batches, Adam, and one rank's gradient that overflows now and then."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=20)
+    _train_partial(folder, torch.float32, scaler=scaler, clip_norm=1.0, batch_size=7)
+
+
+def deep(kind: torch.dtype) -> torch.nn.Module:
+    """Four layers, and one that gets no gradient."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(a, b, dtype=kind) for a, b in ((2, 16), (16, 16), (16, 16), (16, 1))]
+    model = torch.nn.Sequential(*(m for each in layers for m in (each, torch.nn.Tanh())))
+    model.register_parameter("unused", torch.nn.Parameter(torch.zeros(3, dtype=kind)))
+    return model
+
+
+def _train_partial(folder: Path, kind: torch.dtype = torch.float64, **options: Any) -> None:
+    """Notes how many parameters have got gradients in each step."""
+    torch.set_num_threads(1)  # several workers share the machine's cores
+    model = deep(kind)
+    adam = torch.optim.Adam(model.parameters(), lr=0.01)
+    how = elastic.Partial(by="modules", warmup_steps=2)
+    options = {"batch_size": BATCH, **options}
+    run = elastic.Run(model, adam, Points(), policy=elastic.FixedGlobal(BATCH), partial=how, **options)
+    notes = Notes(folder)
+    computed: dict[int, list[int]] = {}
+    for x, y, indices in run:
+        with torch.autocast("cpu", torch.bfloat16, enabled=kind == torch.float32):
+            loss = (run.model(x.to(kind)) - y.to(kind)).square().mean()
+        run.backward(loss * (float("inf") if "scaler" in options and 17 in indices.tolist() else 1.0))
+        at = run.position.step
+        computed[at] = [run.size, sum(p.grad is not None for p in model.parameters())]
+        notes.used(run, indices)
+        if notes.over(run, run.step()):
+            break
+    notes.save(model, computed=computed, adam=adam.state_dict())
+
+
 def ddp(folder: Path) -> None:
     _train(folder, ddp={"bucket_cap_mb": 0.0001})
 

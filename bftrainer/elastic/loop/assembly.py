@@ -12,10 +12,13 @@ from torch.utils.data import DataLoader
 from bftrainer.elastic.checks.of_run import CheckedRun, observers_of
 from bftrainer.elastic.loop.device_turns import TakesTurns
 from bftrainer.elastic.loop.member_group import peers_of
-from bftrainer.elastic.loop.observers import Observers
+from bftrainer.elastic.loop.observers import Observers, StepObserver
 from bftrainer.elastic.loop.peers import SingleProcess
 from bftrainer.elastic.loop.turn import Stepped
 from bftrainer.elastic.members.patience import Patience
+from bftrainer.elastic.partial.options import Partial, overridden
+from bftrainer.elastic.partial.refused import check_partial
+from bftrainer.elastic.partial.steps import PartialSteps
 from bftrainer.elastic.process.channel import Orders
 from bftrainer.elastic.state import parts as own_parts
 from bftrainer.elastic.state.parts import UNSAVED, UnsavedBuffers
@@ -85,6 +88,7 @@ class Updates:
     clip_norm: float | None
     ddp: bool | Mapping[str, Any]
     average: bool
+    partial: Partial | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +143,9 @@ def assembled(
     state |= {UNSAVED: UnsavedBuffers(state), MODES: modes, STOPPED: stopped}
     state |= {TRAINABLE: freezing} if how.ddp is False else {}
     checks = observers_of(checked_run(orders, what, policy, samples, how, agreed, least))
-    averaging = averagings.chosen(what, how.ddp, how.average, freezing)
+    averaging, partial = _averaging(how, what, policy, freezing, orders)
     checks[:0] = TakesTurns.of(orders, what.models.values(), averaging)
-    observers = Observers([*checks, *([adapting.measured] if adapting else [])])
+    observers = _observing(checks, adapting, partial)
     training = TrainingState({**state, **observers.parts()})
     count, cuts = passes(samples.epochs, orders), {"budget": budget, "least": least}
     batches = batches_of(source, step_size, epochs=count, stand_in=averaging.needs_batch, **cuts)
@@ -155,8 +159,7 @@ def assembled(
         stopped=stopped,
         of=batches.samples,
     )
-    if adapting:
-        adapting.connect(update, batches, averaging, peers, least)
+    _connect(adapting, partial, update, batches, averaging, peers, least)
     schedule.compare(batches.epochs, *map(batches.steps, orders.ranks if orders else (1, 1)))
     return RunParts(
         orders=orders,
@@ -198,6 +201,43 @@ def _adapting(
 
     adapting = Adapting(policy, what, batch_size, scaler)
     return adapting, adapting.live, adapting.live.most_at_once
+
+
+def _observing(
+    checks: list[StepObserver], adapting: Adapting | None, partial: PartialSteps | None
+) -> Observers:
+    """What watches steps: those that check them, and those that measure them."""
+    measuring = [*([adapting.measured] if adapting else []), *([partial] if partial else [])]
+    return Observers([*checks, *measuring])
+
+
+def _connect(
+    adapting: Adapting | None,
+    partial: PartialSteps | None,
+    update: Update,
+    batches: Batches,
+    averaging: Averaging,
+    peers: SingleProcess,
+    least: int,
+) -> None:
+    """Tell those that steer a run's steps of the parts that are made after them."""
+    if adapting:
+        adapting.connect(update, batches, averaging, peers, least)
+    if partial:
+        partial.connect(update, peers)
+
+
+def _averaging(
+    how: Updates, what: Trained, policy: Policy, trainable: Trainable, orders: Orders | None
+) -> tuple[Averaging, PartialSteps | None]:
+    """What averages the gradients; the same again where each worker computes a part of them."""
+    averaging = averagings.chosen(what, how.ddp, how.average, trainable)
+    options = overridden(how.partial, None)
+    if options is None:
+        return averaging, None
+    check_partial(what, policy, averaging)
+    partial = PartialSteps(options, what, trainable)
+    return partial, partial
 
 
 def checked_run(

@@ -13,6 +13,7 @@ from bftrainer.elastic.loop.evaluation import RunEvaluation
 from bftrainer.elastic.loop.script_loop import ScriptLoop
 from bftrainer.elastic.loop.steps import StepTaker
 from bftrainer.elastic.members.patience import TIMEOUT_S
+from bftrainer.elastic.partial.options import Partial
 from bftrainer.elastic.process.identity import Identity
 from bftrainer.elastic.state.position import Position
 from bftrainer.elastic.train.policy import Policy
@@ -61,6 +62,8 @@ class Run(Identity, RunEvaluation):
             "data set".
         least_per_worker: a step's samples go to fewer workers where a share would have fewer than these; 2 by
             default where the model has batch normalisation in training mode, else 1.
+        partial: of k workers, worker j computes gradients of the last j/k of the model only: `Partial` says
+            how. Experimental; a spec's key `partial` goes before it.
 
     Raises:
         ValueError, TypeError: a combination that cannot work, with what to give instead.
@@ -88,12 +91,13 @@ class Run(Identity, RunEvaluation):
         compare_every: int = 100,
         may_differ: Sequence[str] = (),
         least_per_worker: int | None = None,
+        partial: Partial | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._parts = assembled(
             Objects(model, optimizer, scheduler, scaler, parts),
             Samples(data, batch_size, collate, policy, accumulate, epochs, seed, least_per_worker),
-            Updates(scheduler_every, clip_norm, ddp, average),
+            Updates(scheduler_every, clip_norm, ddp, average, partial),
             Agreement(compare_every, may_differ, timeout_s),
             joined=lambda: self._steps.joined(),  # noqa: PLW0108  there is none yet
         )

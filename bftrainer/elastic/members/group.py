@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -105,6 +105,23 @@ class Group:
         self.all_reduce(moved)
         if moved is not tensor:
             tensor.copy_(moved)
+
+    def all_to_all(
+        self, received: torch.Tensor, sent: torch.Tensor, coming: Sequence[int], outgoing: Sequence[int]
+    ) -> None:
+        """Send the first `outgoing[0]` numbers of `sent` to rank 0, the next `outgoing[1]` to rank 1 and so
+        on, and fill `received` with what arrives, `coming[i]` numbers from rank i. Both are vectors.
+
+        Raises:
+            GroupBroken: a member was lost.
+        """
+        if self.size == 1:
+            received.copy_(sent)
+            return
+        options = dist.AllToAllOptions()
+        options.timeout = FOREVER
+        splits = list(coming), list(outgoing)
+        self._start(sent, lambda backend: backend.alltoall_base(received, sent, *splits, options)).wait()
 
     def broadcast(self, tensor: torch.Tensor, source: int) -> None:
         """Copy `tensor` from rank `source` to all others, in place.

@@ -73,7 +73,7 @@ class Flat:
             if isinstance(each, torch.nn.Embedding | torch.nn.EmbeddingBag) and each.sparse
         }
         double = any(p.dtype in (torch.float64, torch.complex128) for p in self._parameters)
-        self._kind = torch.float64 if double else torch.float32
+        self.kind = torch.float64 if double else torch.float32
         self._group = Group(0, 0, 1)
         self._weight = 1.0
         self.watch: Watch | None = None
@@ -114,7 +114,7 @@ class Flat:
         start = 0
         for p, there in zip(self._parameters, present.tolist(), strict=True):
             size = as_real(p.detach()).numel()
-            mean = _as(p, flat[start : start + size]).to(p.device, p.dtype)
+            mean = as_parameter(p, flat[start : start + size]).to(p.device, p.dtype)
             start += size
             if id(p) in self._sparse:
                 mean = _sparse_again(mean, flat[start : start + len(p)].to(p.device))
@@ -126,7 +126,7 @@ class Flat:
         """All gradients one after the other, times this rank's weight; if each is there; and `sums`."""
         count, sizes = len(self._parameters), [self._size(p) for p in self._parameters]
         more = 0 if self.sums is None else len(self.sums)
-        whole = torch.empty(sum(sizes) + count + more, dtype=self._kind, device=self._group.device)
+        whole = torch.empty(sum(sizes) + count + more, dtype=self.kind, device=self._group.device)
         flat = whole[: len(whole) - more]
         for p, there in zip(self._parameters, torch.split(flat[:-count], sizes), strict=True):
             if p.grad is None:
@@ -145,7 +145,7 @@ class Flat:
         return as_real(p.detach()).numel() + (len(p) if id(p) in self._sparse else 0)
 
 
-def _as(like: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+def as_parameter(like: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     """The inverse of `as_real`: a tensor of the shape of `like`."""
     return torch.view_as_complex(numbers.view(*like.shape, 2)) if like.is_complex() else numbers.view_as(like)
 

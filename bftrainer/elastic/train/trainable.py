@@ -41,7 +41,11 @@ class Trainable:
 
     def averaged(self) -> list[torch.Tensor]:
         """The parameters that ever were trainable, in the same order on all ranks."""
-        return [p for name, p in self._all if name in self._ever]
+        return [*self.named().values()]
+
+    def named(self) -> dict[str, torch.Tensor]:
+        """As `averaged`, by the name of the model, a dot and the parameter's name."""
+        return {name: p for name, p in self._all if name in self._ever}
 
     def unknown(self) -> list[torch.Tensor]:
         """The parameters that are trainable, and were not when all ranks had last run the same script."""

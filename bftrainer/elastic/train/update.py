@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import torch
 
@@ -29,6 +30,8 @@ class Update:
         policy: StepSize,
     ) -> None:
         self.pace = Pace()
+        self.shares: Mapping[int, float] = {}
+        """Factors on the learning rates of parameters, by `id`; those that it lacks have 1."""
         self._trained, self._schedule, self._scaler = trained, schedule, scaler
         self._clip_norm, self._policy = clip_norm, policy
 
@@ -55,7 +58,8 @@ class Update:
             self._scaler.unscale_(optimizer)
         if self._clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(parameters, self._clip_norm)
-        with _paced(optimizer, self.pace.factor(step, self._policy.warmup_steps)):
+        factor = self.pace.factor(step, self._policy.warmup_steps)
+        with _paced(optimizer, factor), _shared(optimizer, self.shares):
             if self._scaler is None:
                 optimizer.step()
             else:
@@ -83,6 +87,29 @@ def _paced(optimizer: torch.optim.Optimizer, factor: float) -> Iterator[None]:
     finally:
         for group, lr in zip(groups, own, strict=True):
             group["lr"] = lr
+
+
+@contextlib.contextmanager
+def _shared(optimizer: torch.optim.Optimizer, shares: Mapping[int, float]) -> Iterator[None]:
+    """Within, each parameter group with a learning rate is one for each factor that its parameters have."""
+    if not shares:
+        yield
+        return
+    groups, split = optimizer.param_groups, list[tuple[dict[str, Any], dict[str, Any]]]()
+    for group in groups:
+        parts = dict[float, list[torch.Tensor]]()
+        for p in group["params"]:
+            parts.setdefault(shares.get(id(p), 1.0) if "lr" in group else 1.0, []).append(p)
+        for factor, own in parts.items():
+            rate = {"lr": group["lr"] * factor} if "lr" in group else {}
+            split.append((group, {**group, **rate, "params": own}))
+    optimizer.param_groups = [part for _, part in split]
+    try:
+        yield
+    finally:
+        optimizer.param_groups = groups
+        for group, part in split:  # some optimisers count in their groups
+            group.update({name: value for name, value in part.items() if name not in ("params", "lr")})
 
 
 def follow(group: Group, optimizer: torch.optim.Optimizer, source: int) -> None:

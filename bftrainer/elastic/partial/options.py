@@ -1,0 +1,64 @@
+"""The options of partial back-propagation, as a script or a spec gives them. Experimental."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+SHARES, RATES = ("time", "modules"), ("share", "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partial:
+    """Worker j of k computes the gradients of the last j/k of the model only (structured partial
+    back-propagation, Kumar et al. 2021, section 2). Roles go round with every step. Experimental.
+
+    Args:
+        by: what the model is divided by: "time" of the measured backward pass, or "modules", their number. A
+            list of modules' names, such as ["layer3", "layer4"], has each begin a part that counts alike.
+        lr: "share" as in the paper: a parameter's learning rate is multiplied by the share of the samples
+            that gave its gradient; "none": it stays.
+        warmup_steps: so many steps of the run come first in which all workers compute all gradients.
+        warmup_epochs: the same, in epochs. The longer of both counts.
+
+    Raises:
+        ValueError: an option that is none.
+    """
+
+    by: str | Sequence[str] = "time"
+    lr: str = "share"
+    warmup_steps: int = 0
+    warmup_epochs: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.by, str) and self.by not in SHARES:
+            raise ValueError(f"partial: by={self.by!r}: give 'time', 'modules' or a list of modules' names")
+        if not isinstance(self.by, str):
+            if not self.by or not all(isinstance(name, str) and name for name in self.by):
+                raise ValueError(f"partial: by={self.by!r}: a list has one name of a module or more")
+            object.__setattr__(self, "by", tuple(self.by))
+        if self.lr not in RATES:
+            raise ValueError(f"partial: lr={self.lr!r}: give 'share' or 'none'")
+        for name in ("warmup_steps", "warmup_epochs"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 0:
+                raise ValueError(f"partial: {name}={value!r}: give a whole number from 0 on")
+
+
+def overridden(given: Partial | None, spec: Mapping[str, Any] | None) -> Partial | None:
+    """A script's options, overridden by a spec's key `partial`: None says nothing, {"off": True} leaves
+    partial back-propagation out, and keys that a mapping lacks stay as the script has them.
+
+    Raises:
+        TypeError: what the script gives is no `Partial`.
+    """
+    if given is not None and not isinstance(given, Partial):
+        raise TypeError(f"partial={given!r}: give elastic.Partial(...)")
+    if spec is None:
+        return given
+    if spec.get("off"):
+        return None
+    base = given or Partial()
+    known = {each.name: getattr(base, each.name) for each in fields(Partial)}
+    return Partial(**{**known, **spec})
