@@ -96,6 +96,7 @@ docs: install  ## Write the generated pages anew from the code's own facts, and 
 	$(BIN)/python -m bftrainer.cli.shared.reference docs
 	$(BIN)/python docs/python_page.py docs/python.md
 	$(BIN)/python docs/http_page.py docs/http.md
+	$(BIN)/python docs/pictures/lanes.py docs/pictures
 	$(BIN)/python benchmarks/evidence.py --write docs/evidence/README.md
 	$(BIN)/sphinx-build -q --fail-on-warning -c docs -b html . build/site
 	@echo "open build/site/index.html, or: $(PYTHON) -m http.server --bind 127.0.0.1 --directory build/site"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -140,3 +141,12 @@ def test_the_lines_that_a_kind_of_script_needs_stand_in_its_script() -> None:
         if line not in prose and line not in (kinds / name).read_text()
     ]
     assert not missing, missing
+
+
+def test_the_pictures_of_nodes_are_those_that_their_text_describes(tmp_path: Path) -> None:
+    folder = ROOT / "docs" / "pictures"
+    shutil.copy(folder / "lanes.toml", tmp_path)
+    subprocess.run([sys.executable, folder / "lanes.py", tmp_path], check=True)
+    drawn = list(tmp_path.glob("*.svg"))
+    assert drawn
+    assert all(each.read_text() == (folder / each.name).read_text() for each in drawn), "make docs"
