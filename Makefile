@@ -93,6 +93,7 @@ types: install  ## mypy, strict; of the benchmarks, that they call what there is
 
 docs: install  ## Write the generated pages anew from the code's own facts, and make the site of all pages in build/site
 	$(BIN)/python -m bftrainer.settings.page docs
+	$(BIN)/python -m bftrainer.messages.page docs
 	$(BIN)/python -m bftrainer.cli.shared.reference docs
 	$(BIN)/python docs/python_page.py docs/python.md
 	$(BIN)/python docs/http_page.py docs/http.md

@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "metrics": "Show, draw or export the course of a trainer's metrics.",
     "logs": "Show what a trainer's workers printed.",
     "status": "Show the state of the daemon.",
+    "explain": "Say what a message with an id means, and what to do.",
     "admin": "Pause, drain and resume the use of idle nodes; check a site's set-up.",
     "pilot": "Show the batch job that would hold a node.",
     "lsf": "See whether bftrainer understands this site's LSF.",

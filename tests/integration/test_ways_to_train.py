@@ -275,7 +275,7 @@ def test_states_that_differ_end_the_run_with_what_differs(way: str, entry: str, 
             assert stage.workers[node].exitcode == 1, stage.story()
         assert {m["node"] for m in stage.heard("failed") if entry in m["reason"]} == {"a", "b"}
         for log in tmp_path.glob("*.log"):
-            assert entry in log.read_text() and "Usual causes" in log.read_text()
+            assert entry in log.read_text() and "BFT-188" in log.read_text()
 
 
 def test_what_the_scripts_share_is_what_they_say() -> None:

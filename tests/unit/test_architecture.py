@@ -18,6 +18,7 @@ TOPS = {path.stem for path in ROOT.glob("*.py")} | {path.name for path in ROOT.i
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "messages": set(),
     "background": set(),
     "files": set(),
     "yaml_files": {"files", "model"},
@@ -32,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "schedulers": {"errors", "files", "model", "ports", "settings", "threads", "traces"},
     "launch": {"errors", "files", "model", "ports", "wire"},
     "agent": {"errors", "files", "model", "threads", "wire"},
-    "elastic": {"errors", "performance"},
+    "elastic": {"errors", "messages", "performance"},
     "state_dir": {"errors", "files"},
     "store": {"errors", "model"},
     "settings": {"errors", "yaml_files", "model", "allocate"},

@@ -19,6 +19,7 @@ from bftrainer.elastic.train.policy import Adaptive
 from bftrainer.elastic.train.sampler import RankShare
 from bftrainer.elastic.train.trained import Trained
 from bftrainer.elastic.train.update import Update
+from bftrainer.messages.arguments import ADAPTIVE_SEVERAL
 from bftrainer.performance.goodput import BatchLimits, GoodputError, SystemModel
 
 log = logging.getLogger(__name__)
@@ -55,10 +56,7 @@ class Adapting:
         self, policy: Adaptive, trained: Trained, batch_size: int, scaler: torch.amp.GradScaler | None
     ) -> None:
         if trained.is_several:
-            raise ValueError(
-                "elastic.Adaptive with several optimizers: each has a noise of its own, and no batch is "
-                "right for all; take elastic.FixedGlobal or FixedPerNode"
-            )
+            raise ValueError(ADAPTIVE_SEVERAL.say())
         self.live = LiveBatch(policy, policy.max_per_worker or batch_size)
         """The batch now, a part of the training state."""
         self.measured = StepMeasurer(trained, scaler, self.live)

@@ -16,6 +16,7 @@ from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.state.leaves import Leaf, Sample, leaves_of, sample
 from bftrainer.elastic.state.packing import from_bytes, to_bytes
 from bftrainer.elastic.state.training_state import TrainingState
+from bftrainer.messages.state import REPLICAS_DIFFER
 
 log = logging.getLogger(__name__)
 
@@ -25,14 +26,6 @@ on nodes that join shows soon, and they may have left again by the next time."""
 MOST_OTHERS = 16
 """So many optimisers outside of the run are looked at."""
 OUTSIDE = " outside of the run"
-CAUSES = (
-    "Usual causes: a scheduler that the script steps by itself, an optimizer or an object with a state that "
-    "the run does not have (give them as scheduler=, optimizer= or parts=); a part that is changed on some "
-    "nodes only, under `if run.rank == 0` or in the loop's body (use run.after_step); weights changed by a "
-    "node's own data or random numbers; an optimizer or part whose state does not survive state_dict and "
-    "load_state_dict, if a node has joined or the trainer has begun again since. Name what may differ in "
-    "elastic.Run(..., may_differ=[...]). See docs/your-script.md"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +102,15 @@ class Comparison(StepObserver):
                 name = theirs.names[int(index)] if index >= 0 else "an entry that rank 0 does not have"
                 more = f", and {int(count) - 1} more entries differ" if count > 1 else ""
                 raise ReplicasDiffer(
-                    f"after step {self._state.position.step} the nodes do not have the same state: {name} is "
-                    f"{there:.9g} on rank {working.index(first)}, {here:.9g} on rank {rank}{more}. {CAUSES}"
+                    REPLICAS_DIFFER.say(
+                        step=self._state.position.step,
+                        name=name,
+                        theirs=there,
+                        first=working.index(first),
+                        mine=here,
+                        rank=rank,
+                        more=more,
+                    )
                 )
         if not self._told:
             self._told = True

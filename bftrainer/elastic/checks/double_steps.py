@@ -9,6 +9,7 @@ import torch
 from bftrainer.elastic.loop.observers import StepObserver
 from bftrainer.elastic.train.sampler import RankShare
 from bftrainer.elastic.train.trained import ONE, Trained
+from bftrainer.messages.loop import OPTIMIZER_TWICE, SCHEDULER_TWICE
 
 
 class DoubleSteps(StepObserver):
@@ -51,11 +52,7 @@ class DoubleSteps(StepObserver):
     def _refusal(self, called: str) -> Any:
         def check(optimizer: torch.optim.Optimizer, *_: object) -> None:
             if self._is_turn and not self._is_own:
-                raise RuntimeError(
-                    f"the script calls {type(optimizer).__name__}.step() in the loop, and {called} steps "
-                    "this optimizer by the average over all nodes: leave optimizer.step() out, "
-                    f"{called} is in its place"
-                )
+                raise RuntimeError(OPTIMIZER_TWICE.say(optimizer=type(optimizer).__name__, call=called))
 
         return check
 
@@ -69,8 +66,4 @@ class DoubleSteps(StepObserver):
             self._schedulers.values(), self._counts, self._counted(), strict=True
         ):
             if before != now:
-                raise RuntimeError(
-                    f"the script calls {type(scheduler).__name__}.step() in the loop, and the run steps it, "
-                    "too, as it was given as scheduler=: leave scheduler.step() out. If it counts epochs, "
-                    'give scheduler_every="epoch"'
-                )
+                raise RuntimeError(SCHEDULER_TWICE.say(scheduler=type(scheduler).__name__))

@@ -7,16 +7,12 @@ import torch
 from bftrainer.elastic.loop.observers import StepObserver, TrainerFails
 from bftrainer.elastic.process import warnings
 from bftrainer.elastic.train.trained import Trained
+from bftrainer.messages.loop import IDLE_STEPS
 
 LOOKED_AT = 16
 """So many parameters of an optimiser are compared, and so many elements of each."""
 SOON_IDLE, MOST_IDLE = 2, 100
 """After so many steps without a gradient the script is warned, and the run fails."""
-IDLE = (
-    "{steps} steps in a row have changed nothing, as no parameter had a gradient: say run.backward(loss) "
-    "before run.step(). A captured CUDA graph leaves its gradients where the run does not find them: do not "
-    "capture the backward pass (docs/your-script.md)"
-)
 
 
 class IdleSteps(StepObserver):
@@ -43,11 +39,11 @@ class IdleSteps(StepObserver):
         is_same = len(now) == len(self._before) and all(map(torch.equal, now, self._before))
         self._count, self._before = (self._count + 1 if is_same else 1), now
         if self._count == SOON_IDLE:
-            warnings.warn(IDLE.format(steps=self._count))
+            warnings.warn(IDLE_STEPS.say(steps=self._count))
         if self._count >= MOST_IDLE:
-            raise TrainerFails(IDLE.format(steps=self._count))
+            raise TrainerFails(IDLE_STEPS.say(steps=self._count))
 
     def work_ends(self) -> None:
         """Fail if this process has taken such steps alone, and several."""
         if self._count >= SOON_IDLE and self._count == self._taken:
-            raise TrainerFails(IDLE.format(steps=self._count))
+            raise TrainerFails(IDLE_STEPS.say(steps=self._count))

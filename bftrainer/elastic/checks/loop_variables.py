@@ -15,17 +15,13 @@ from bftrainer.elastic.loop.observers import StepObserver
 from bftrainer.elastic.process import warnings
 from bftrainer.elastic.process.warnings import script_frame
 from bftrainer.elastic.state.training_state import TrainingState
+from bftrainer.messages.loop import LOOP_VARIABLES
 
 AFTER = (20, 200)
 """After so many steps of this process the variables are looked at, and once more at the loop's end."""
 FEW = 4
 """So many entries of a container are compared, and so many names are told."""
 SPREAD = 64
-CHANGED = (
-    "variables of the script change while it trains, and the run does not have them: {names}. They begin "
-    "anew on nodes that join and after a restart, and what follows from them is wrong there: take "
-    "run.position for counts, or give an object with state_dict() and load_state_dict() as parts="
-)
 
 
 class ChangingVariables(StepObserver):
@@ -84,7 +80,7 @@ class LoopVariables:
         new = sorted(set(names) - self._told)
         self._told |= set(new)
         more = f" and {len(new) - FEW} more" if len(new) > FEW else ""
-        return CHANGED.format(names=f"{', '.join(new[:FEW])}{more}") if new else ""
+        return LOOP_VARIABLES.say(names=f"{', '.join(new[:FEW])}{more}") if new else ""
 
     def _found(self) -> Iterator[tuple[str, tuple[Hashable, Hashable]]]:
         if self._frame is None:

@@ -13,28 +13,12 @@ from bftrainer.elastic.process import warnings
 from bftrainer.elastic.train.batches import MicroBatch
 from bftrainer.elastic.train.sampler import RankShare
 from bftrainer.elastic.train.trained import Trained
+from bftrainer.messages.loop import GRADIENT_HOOKS, GRADIENTS_CHANGED, GRADIENTS_LEFT
 
 LOOKED_AT = 16
 """So many parameters of an optimiser are watched: who clips, or scales, changes the gradients of all."""
 ALWAYS, SELDOM = 100, 10
 """So many steps are watched, and from then on each of so many: hooks take 0.1 ms a step."""
-CHANGED = (
-    "the script changes gradients between backward and run.step(). There they are this node's own, of its "
-    "share of the samples, so that the step would depend on the number of nodes. To clip their norm, give "
-    "elastic.Run(clip_norm=...); else change them in optimizer.register_step_pre_hook(...), which has the "
-    "average over all nodes"
-)
-LEFT = (
-    "parameters have gradients from before run.backward(), which are added to the step. If they come from an "
-    "attack or a probe in the loop's body, compute that with torch.autograd.grad(...); if from a part of the "
-    "loss, add it to the loss that run.backward() gets"
-)
-HOOKED = (
-    "parameters have hooks on their gradients (register_hook). A hook sees this node's own, of its share of "
-    "the samples: one that clips, scales or adds noise makes the step depend on the number of nodes. Do that "
-    "in optimizer.register_step_pre_hook(...), which has the average over all nodes; to clip their norm, "
-    "give elastic.Run(clip_norm=...). A hook that only reads may stay"
-)
 
 
 class OwnGradients(StepObserver):
@@ -62,7 +46,7 @@ class OwnGradients(StepObserver):
         hooks = [hook for p in every for kind in kinds for hook in (getattr(p, kind, None) or {}).values()]
         own = OwnGradients  # of an earlier run
         if self._are_averaged and any(not isinstance(getattr(hook, "__self__", None), own) for hook in hooks):
-            warnings.warn(HOOKED)
+            warnings.warn(GRADIENT_HOOKS.say())
 
     def step_begins(self, share: RankShare) -> None:
         self._made.clear()
@@ -83,12 +67,12 @@ class OwnGradients(StepObserver):
     def before_backward(self, optimizer: str, part: MicroBatch, loss: torch.Tensor) -> None:
         if part.first and not part.went_backward and self.left(self._trained.among(optimizer)):
             if not part.last:
-                raise RuntimeError(LEFT)
-            warnings.warn(LEFT)
+                raise RuntimeError(GRADIENTS_LEFT.say())
+            warnings.warn(GRADIENTS_LEFT.say())
 
     def before_average(self, optimizer: str, part: MicroBatch) -> None:
         if self.changed(self._trained.among(optimizer)):
-            raise RuntimeError(CHANGED)
+            raise RuntimeError(GRADIENTS_CHANGED.say())
 
     def left(self, parameters: Sequence[torch.Tensor] | None = None) -> bool:
         """Whether a backward pass of this step has left gradients of these behind; None: of any."""

@@ -10,23 +10,12 @@ from bftrainer.elastic.process import warnings
 from bftrainer.elastic.train.batches import MicroBatch
 from bftrainer.elastic.train.sampler import RankShare
 from bftrainer.elastic.train.trained import Trained
+from bftrainer.messages.loop import PERTURBED, WEIGHTS_CHANGED
 
 TURNS = 3
 """In so many turns of the loop weights are looked at: a script that does it does so from the beginning."""
 LOOKED_AT = 16
 """So many parameters, and as many elements of each."""
-TOLD = (
-    "the script changes weights in the loop's body, or the model in its forward pass, before run.step(). "
-    "Where a node is lost in that step, run.step() returns False and the batch comes again, and what was "
-    "changed stays: undo it there (`if not run.step(): ...`), or change weights in a function given to "
-    "run.after_step"
-)
-PERTURBED = (
-    "the script changes weights in the loop's body before a backward pass. If that follows from this node's "
-    "own gradients, as where SAM perturbs, what comes out depends on the number of nodes, even where the "
-    "body restores them: perturb in the step of a second optimizer, which has the average over all nodes. "
-    "See docs/your-script.md. Noise that does not follow from gradients may stay"
-)
 
 
 class OwnWeights(StepObserver):
@@ -64,7 +53,7 @@ class OwnWeights(StepObserver):
         before = None if self._has_told else self._seen.get(id(parameter))
         if before is not None and not torch.equal(before, some(parameter)):
             self._has_told = True
-            warnings.warn(PERTURBED)
+            warnings.warn(PERTURBED.say())
 
     def before_average(self, optimizer: str, part: MicroBatch) -> None:
         """Warn, once, if the script has changed the optimiser's weights."""
@@ -74,7 +63,7 @@ class OwnWeights(StepObserver):
         ):
             self._left = 0
             self._seen.clear()
-            warnings.warn(TOLD)
+            warnings.warn(WEIGHTS_CHANGED.say())
 
 
 def some(tensor: torch.Tensor) -> torch.Tensor:

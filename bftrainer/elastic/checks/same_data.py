@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from bftrainer.elastic.loop.observers import ReplicasDiffer, StepObserver
 from bftrainer.elastic.process.warnings import note_warning
 from bftrainer.elastic.state.training_state import Stateful
+from bftrainer.messages.state import OTHER_DATA, OTHER_TRAINERS_DATA
 
 PART = "data set"
 """The name of its part of the training state; no part of a script can have it."""
@@ -24,11 +25,6 @@ DEPTH = 4
 """Data sets within data sets are followed so far."""
 TOLERANCE = 1e-3
 """Real numbers that were computed on another processor may differ by rounding."""
-REMEDY = (
-    "Give a seed to what draws a split or an order (random_split(..., "
-    "generator=torch.Generator().manual_seed(0)), train_test_split(..., random_state=0)), and sort what glob "
-    "or os.listdir return"
-)
 
 
 class SameData(StepObserver):
@@ -66,13 +62,9 @@ class SameData(StepObserver):
         if told is None:
             return
         if state_dict["trainer"] != str(self._trainer):
-            note_warning(f"the data set is not the one of the trainer that this one goes on from: {told}")
+            note_warning(OTHER_TRAINERS_DATA.say(difference=told))
             return
-        raise ReplicasDiffer(
-            f"this node's data set is not that of the other nodes, or of the checkpoint: {told}. All nodes "
-            f"have to see the same samples in the same order, after a restart as well. {REMEDY}. Where data "
-            f'may differ, say elastic.Run(..., may_differ=["{PART}"]). See docs/your-script.md'
-        )
+        raise ReplicasDiffer(OTHER_DATA.say(difference=told))
 
 
 def entries(data: Any) -> dict[str, str]:

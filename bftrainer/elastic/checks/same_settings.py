@@ -9,6 +9,7 @@ from bftrainer.elastic.loop.observers import ReplicasDiffer, StepObserver
 from bftrainer.elastic.process.channel import Orders
 from bftrainer.elastic.state.training_state import Stateful
 from bftrainer.elastic.train.policy import Policy
+from bftrainer.messages.state import OTHER_SETTINGS
 
 PART = "settings of the run"
 """The name of its part of the training state; no part of a script can have it."""
@@ -50,9 +51,4 @@ class SameSettings(StepObserver):
         if not different or state_dict["trainer"] != self._trainer:
             return
         told = ", ".join(f"{name} is {self._settings[name]} here, {theirs[name]} there" for name in different)
-        raise ReplicasDiffer(
-            f"elastic.Run has other settings than on the other nodes, or than at an earlier start: {told}. A "
-            "script starts again whenever a node comes, and goes on where the run is: give the same each "
-            "time. epochs= counts from the run's beginning, so leave a resume of your own out; a seed has to "
-            "be fixed. See docs/your-script.md"
-        )
+        raise ReplicasDiffer(OTHER_SETTINGS.say(difference=told))

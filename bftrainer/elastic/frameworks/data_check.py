@@ -10,12 +10,9 @@ from typing import Any
 from torch.utils.data import IterableDataset
 
 from bftrainer.elastic.attach.collectives import highest
-from bftrainer.elastic.checks.same_data import REMEDY, difference, entries
+from bftrainer.elastic.checks.same_data import difference, entries
 from bftrainer.elastic.process.warnings import note_warning
-
-WRONG = (
-    "Samples come more than once, and others never, and a validation may have samples that were trained on"
-)
+from bftrainer.messages.ranks import DATA_CHANGED, RANKS_DATA
 
 
 def tell_of_other_data(data: Any, before: Mapping[str, str]) -> dict[str, str]:
@@ -32,15 +29,9 @@ def tell_of_other_data(data: Any, before: Mapping[str, str]) -> dict[str, str]:
     mine = {} if data is None or isinstance(data, IterableDataset) else entries(data)
     digest = _digest(mine)
     if highest([digest, -digest]) != [digest, -digest]:
-        note_warning(
-            "the ranks do not have the same training data, as if each had drawn a split of its own. "
-            f"{WRONG}. {REMEDY}"
-        )
+        note_warning(RANKS_DATA.say())
     if told := difference(mine, before):
-        note_warning(
-            f"the training data is not that with which the training began: {told}. {WRONG}. {REMEDY}. All is "
-            "well if you have changed the data on purpose"
-        )
+        note_warning(DATA_CHANGED.say(difference=told))
     return mine
 
 

@@ -18,6 +18,7 @@ from bftrainer.elastic.process.identity import Identity
 from bftrainer.elastic.state.position import Position
 from bftrainer.elastic.train.policy import Policy
 from bftrainer.elastic.train.schedule import Every
+from bftrainer.messages.loop import NO_LENGTH
 
 Hook = TypeVar("Hook", bound=Callable[[], object])
 
@@ -256,10 +257,7 @@ class Run(Identity, RunEvaluation):
         """
         left = self._parts.batches.left(self.position)
         if left is None:
-            raise TypeError(
-                "how many batches this run has is not known: give data with a length, and "
-                "elastic.Run(epochs=...) or a spec with work"
-            )
+            raise TypeError(NO_LENGTH.say())
         return left
 
     def __bool__(self) -> bool:

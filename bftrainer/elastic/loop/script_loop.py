@@ -12,13 +12,9 @@ from bftrainer.elastic.loop.steps import StepTaker
 from bftrainer.elastic.members.membership import Leave
 from bftrainer.elastic.process import warnings
 from bftrainer.elastic.recorded import watcher
+from bftrainer.messages.loop import ALL_WAITED, SECOND_LOOP
 
 LATE_S = 1.0
-SECOND = (
-    "this run's loop is over: one `for batch in run` goes through all epochs. Give "
-    "elastic.Run(epochs=...), leave the outer loop over epochs out, and put what is done at the end "
-    "of each epoch into a function that you give to run.after_epoch"
-)
 
 
 class ScriptLoop:
@@ -83,10 +79,7 @@ class ScriptLoop:
         """The loop begins: say so if members have waited for this node since `start`."""
         waited_s = time.monotonic() - self._entered_at
         if waited_s > LATE_S and self._parts.orders is not None:
-            warnings.note_warning(
-                f"all nodes stood still for {waited_s:.0f} s: from run.start(), or where the script asked "
-                "for run.rank or run.position, until the loop. Prepare what takes time before"
-            )
+            warnings.note_warning(ALL_WAITED.say(seconds=waited_s))
 
     def _is_over(self) -> bool:
         return self._peers.is_stopped or self._parts.batches.complete(self._parts.state.position)
@@ -95,7 +88,7 @@ class ScriptLoop:
         """A second loop begins: it is refused where it would leave epochs out in silence. Where several are
         done, a script that has kept its outer loop comes to no harm."""
         if not self._is_over():
-            raise RuntimeError(SECOND)
+            raise RuntimeError(SECOND_LOOP.say())
         if self._parts.passes == 1:
-            raise TrainerFails(SECOND)
-        warnings.warn(SECOND)
+            raise TrainerFails(SECOND_LOOP.say())
+        warnings.warn(SECOND_LOOP.say())

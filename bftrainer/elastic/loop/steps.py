@@ -17,18 +17,14 @@ from bftrainer.elastic.process import warnings
 from bftrainer.elastic.process.rng import reseed
 from bftrainer.elastic.train.batches import MicroBatch
 from bftrainer.elastic.train.update import follow
-
-IN_EVALUATION = (
-    "the model is in evaluation mode (model.eval()), and the loop began in training mode: dropout would be "
-    "off here and on in nodes that come. Say model.train() where the evaluation ends, in the loop's body or "
-    "in the function given to run.after_epoch; or evaluate by run.evaluate, which sees to it"
-)
-
-SEVERAL_IN_PARTS = (
-    "a step has several micro-batches, and the run several optimisers: each is stepped with the last "
-    "micro-batch, so that gradients of the earlier ones are of models before the step of another optimiser "
-    "in the same turn. What comes out depends on the number of nodes. Give a batch_size that is as large as "
-    "a node's share of the step, or fewer samples a step"
+from bftrainer.messages.loop import (
+    IN_EVALUATION,
+    NO_STEP,
+    OUTSIDE_LOOP,
+    SEVERAL_IN_PARTS,
+    STEPPED_AGAIN,
+    UNWEIGHED,
+    ZEROED,
 )
 
 
@@ -72,9 +68,7 @@ class StepTaker:
         name = self._trained.name(which)
         own = self._trained.among(name)
         if not part.first and all(p.grad is None for p in self._trained.parameters(name)):
-            raise RuntimeError(
-                "gradients were set to zero between micro-batches: leave zero_grad() to the run"
-            )
+            raise RuntimeError(ZEROED.say())
         with self._peers.failure_told:
             self._observers.before_backward(name, part, loss)
         part.went_backward = True
@@ -90,7 +84,7 @@ class StepTaker:
         part = self._working("step()")
         name = self._trained.name(which)
         if not (part.first and part.last) and not part.went_backward:
-            raise RuntimeError("with several micro-batches a step, say run.backward(loss): it weighs them")
+            raise RuntimeError(UNWEIGHED.say())
         self._observers.before_average(name, part)
         self._peers.report(metrics, now=False)
         if self._trained.is_several:
@@ -168,14 +162,14 @@ class StepTaker:
 
     def _working(self, call: str) -> MicroBatch:
         if self.part is None:
-            raise RuntimeError(f"call {call} once per batch, inside `for batch in run`")
+            raise RuntimeError(OUTSIDE_LOOP.say(call=call))
         return self.part
 
     def _check_mode(self) -> None:
         """Refuse to train on in evaluation mode where the loop began in training mode, as newcomers do."""
         for name, model in self._trained.models.items():
             if self._trains.setdefault(name, model.training) and not model.training:
-                raise RuntimeError(IN_EVALUATION)
+                raise RuntimeError(IN_EVALUATION.say())
 
     def _parts_of(self, turn: Turn) -> Iterator[Any]:
         batches = self._parts.batches
@@ -197,11 +191,7 @@ class StepTaker:
     def _close_part(self, turn: Turn, part: MicroBatch) -> None:
         """The script has done with a micro-batch."""
         if self.part is part and not turn.asked:
-            raise RuntimeError(
-                "the loop went on without run.step(); call it once per batch, on all nodes. To leave a bad "
-                "batch out, take a loss of zero, such as 0.0 * sum(p.sum() for p in model.parameters()); "
-                "on all nodes, or what comes out depends on their number (docs/your-script.md, A bad batch)"
-            )
+            raise RuntimeError(NO_STEP.say())
         if not self._trained.is_several:
             return
         if part.last:
@@ -213,12 +203,12 @@ class StepTaker:
         turn, stepped = self.turn, self._parts.stepped
         assert turn is not None  # noqa: S101  within a turn
         if not part.last and name in turn.asked:
-            raise RuntimeError(f"with several micro-batches a step, call run.step({name!r}) once for each")
+            raise RuntimeError(STEPPED_AGAIN.say(name=name))
         turn.asked.add(name)
         if not part.last:
             if not self._has_told_of_parts:
                 self._has_told_of_parts = True
-                warnings.warn(SEVERAL_IN_PARTS)
+                warnings.warn(SEVERAL_IN_PARTS.say())
             return False
         turn.calls += 1
         if turn.calls <= len(stepped.names):  # it was, before a node was lost in this very step

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from bftrainer.elastic.members.group import Group
+from bftrainer.messages.loop import DEFAULT_GROUP
 
 NAME = "bftrainer"
 _formed: list[Any] = []
@@ -27,10 +28,7 @@ def install(group: Group) -> None:
     """
     remove()
     if dist.is_initialized():
-        raise RuntimeError(
-            "torch.distributed has been initialised already: leave init_process_group out of the script, "
-            "the run provides the default group"
-        )
+        raise RuntimeError(DEFAULT_GROUP.say())
     if not hasattr(dist.Backend, NAME.upper()):
         dist.Backend.register_backend(NAME, lambda *_: _formed[0], devices=["cpu"])
     store = dist.HashStore()  # type: ignore[attr-defined]  # torch exports it conditionally

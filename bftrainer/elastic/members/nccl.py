@@ -28,6 +28,7 @@ from bftrainer.elastic.members.group import FOREVER, Group, GroupBroken, Pending
 from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.members.rendezvous import FORM_TIMEOUT_S, CalledOff, Rendezvous
 from bftrainer.elastic.process import warnings
+from bftrainer.messages.loop import NCCL_FAILED
 
 POLL_S = 0.0001
 UNATTENDED = {
@@ -39,10 +40,6 @@ UNATTENDED = {
     "TORCH_NCCL_ENABLE_MONITORING": "0",  # no second thread that takes the process down if the watchdog waits
 }
 """The environment in which a ProcessGroupNCCL is made: the members notice a loss themselves, and go on."""
-SLOW = (
-    "NCCL cannot connect the members ({}): they train on, with gradients that go through the CPU, which is "
-    "slow. Each worker needs a GPU of its own (docs/gpu.md)"
-)
 
 
 class AbortableGroup(Group):
@@ -130,7 +127,7 @@ def accelerate(group: Group, store: Rendezvous, device: torch.device, address: s
     group.all_reduce(are_connected, dist.ReduceOp.MIN)
     del own
     if not are_connected:
-        warnings.note_warning(SLOW.format(reason))
+        warnings.note_warning(NCCL_FAILED.say(reason=reason))
         return group
     return AbortableGroup(
         group.generation, group.rank, group.size, group.backend, group.cut, made, device, group.patience

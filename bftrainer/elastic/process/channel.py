@@ -17,24 +17,9 @@ from typing import Any
 
 from bftrainer.elastic.process import startup_times
 from bftrainer.elastic.recorded import watcher
+from bftrainer.messages.loop import NOT_STARTED, SECOND_RUN
 
 VARIABLE = "BFTRAINER_WORKER"
-NOT_STARTED_BY_US = (
-    "bftrainer did not start this process: another program did (accelerate launch, torchrun, mpirun, a shell "
-    "script, a process that starts one for each GPU)"
-)
-INSTEAD = (
-    "Let the spec's command start the script itself, such as `command: python train.py`, with "
-    "`launcher: torchrun` for a script that uses torch.distributed: bftrainer starts a process on each node, "
-    "or for each of its GPUs, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set. In a shell script, "
-    "write `exec python train.py`."
-)
-SECOND = (
-    "this process has an elastic.Run already (or has called elastic.attach()), and a trainer has one: a "
-    "second would train on every node by itself, and begin anew whenever nodes come and go. Submit a trainer "
-    "for each run, such as each fold, with the script's arguments in the spec's command; or give one run all "
-    "models, by name"
-)
 AGENT_GONE = 70
 """Exit code of a worker whose agent has gone."""
 
@@ -83,11 +68,11 @@ class Orders:
         text = os.environ.pop(VARIABLE, None)  # for this process, not for those that it starts
         if not text:
             if os.getpid() in _have_orders:
-                raise RuntimeError(SECOND)
+                raise RuntimeError(SECOND_RUN.say())
             return None
         orders = cls(**json.loads(text))
         if not orders._is_connected():
-            raise RuntimeError(f"{NOT_STARTED_BY_US}, which closed the connection to bftrainer. {INSTEAD}")
+            raise RuntimeError(NOT_STARTED.say(what="has closed the connection to bftrainer"))
         _have_orders.add(os.getpid())
         startup_times.begin(orders.times)
         return orders
@@ -112,7 +97,7 @@ class Orders:
             RuntimeError: it is not; another program has started it.
         """
         if self.leads and os.getpid() != os.getpgrp():
-            raise RuntimeError(f"{NOT_STARTED_BY_US}, which gets bftrainer's signals in its place. {INSTEAD}")
+            raise RuntimeError(NOT_STARTED.say(what="gets bftrainer's signals in its place"))
 
 
 class Channel:

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Mapping
 
 from bftrainer.elastic.process.warnings import note_warning
+from bftrainer.messages.loop import TOO_MANY_FIGURES, WHOLE_TRAINING
 
 MAX_NAME = 100
 """The longest name, in characters; longer ones are cut."""
@@ -28,11 +29,7 @@ class Figures(dict[str, float]):
                 self[name] = float(value)
             elif not self._told:
                 self._told = True
-                note_warning(
-                    f"{name!r} and further new names of figures are not reported: a trainer has "
-                    f"{self._most} at most. Use one name for a figure at all steps: bftrainer "
-                    "keeps its course."
-                )
+                note_warning(TOO_MANY_FIGURES.say(name=name, most=self._most))
 
 
 def whole_training(samples: int | None) -> int | None:
@@ -49,7 +46,5 @@ def whole_training(samples: int | None) -> int | None:
     except TypeError:
         count = 0
     if count < 1:
-        raise ValueError(
-            f"of={samples!r}: give the samples of the whole training, a whole number from 1 on, or nothing"
-        )
+        raise ValueError(WHOLE_TRAINING.say(samples=samples))
     return count if count <= MOST else None

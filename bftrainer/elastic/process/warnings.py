@@ -11,6 +11,8 @@ LIBRARIES = ("bftrainer", "torch")
 KEEP = 3
 LONGEST = 500
 """A warning in a report has at most so many characters; the log has all of it."""
+ENDING = 30
+"""Of a longer one so many characters of its end are kept, which has the id."""
 
 _last: list[str] = []  # of this process, the latest last
 
@@ -64,7 +66,7 @@ def _keep(text: str) -> None:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3 - ENDING]}...{text[-ENDING:]}"
 
 
 def note(text: str) -> None:

@@ -19,6 +19,8 @@ from typing import Any, BinaryIO
 
 import torch
 
+from bftrainer.messages.state import CHECKPOINTS_UNREADABLE
+
 log = logging.getLogger(__name__)
 
 KEEP = 2
@@ -110,8 +112,7 @@ class Checkpoints:
                 reason = str(error) or type(error).__name__  # an empty file: EOFError without a text
         if reason:
             raise CheckpointError(
-                f"no checkpoint in {self._directory} can be read: {reason.splitlines()[0]}; "
-                "mend them, or move them away to start anew"
+                CHECKPOINTS_UNREADABLE.say(folder=self._directory, why=reason.splitlines()[0])
             )
         return None
 

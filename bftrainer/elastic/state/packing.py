@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from bftrainer.messages.state import STATE_NOT_TAKEN
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -28,7 +30,11 @@ torch.serialization.add_safe_globals([Slot])
 
 
 class StateError(RuntimeError):
-    """A state that has something in it which members do not take from each other."""
+    """A state that has something in it which members do not take from each other; `why` says what."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(STATE_NOT_TAKEN.say(why=why))
+        self.why = why
 
 
 def to_bytes(value: Any) -> torch.Tensor:
@@ -79,10 +85,7 @@ def unpickle(data: torch.Tensor) -> Any:
         return torch.load(io.BytesIO(data.numpy().tobytes()), map_location="cpu", weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError) as error:
         said = next((line for line in str(error).splitlines() if "nsupported" in line), "it cannot be read")
-        raise StateError(
-            f"this state is not taken: {said.strip()} Keep to plain values and tensors in "
-            "state_dict(), or allow a class of yours with torch.serialization.add_safe_globals"
-        ) from error
+        raise StateError(said.strip()) from error
 
 
 def plain(leaf: Any) -> Any:

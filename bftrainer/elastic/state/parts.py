@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from bftrainer.elastic.state.packing import StateError, pickle_skeleton, unpickle
+from bftrainer.messages.state import PART_EMPTY, PART_NAME, PART_NOT_PLAIN, PART_WITHOUT_STATE
 
 RESERVED = frozenset({"model", "optimizer", "scheduler", "scaler", "pace", "stepped"})
 """The run's own parts."""
@@ -21,19 +22,11 @@ def checked(parts: Mapping[str, Any] | None) -> dict[str, Any]:
     """
     for name, part in (parts or {}).items():
         if not isinstance(name, str) or not name.isidentifier() or name in RESERVED:
-            raise ValueError(
-                f"part {name!r}: a name is a word such as 'ema', and none of {', '.join(sorted(RESERVED))}"
-            )
+            raise ValueError(PART_NAME.say(name=name, reserved=", ".join(sorted(RESERVED))))
         if not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
-            raise TypeError(
-                f"part {name!r}, a {type(part).__name__}, has no state_dict() and load_state_dict(): write "
-                "both, the first returns what the second takes, as a dict of plain values and tensors"
-            )
+            raise TypeError(PART_WITHOUT_STATE.say(name=name, kind=type(part).__name__))
         if isinstance(part, torch.nn.Module) and not part.state_dict():
-            raise TypeError(
-                f"part {name!r}, a {type(part).__name__}: its state_dict() is empty, so that nothing of it "
-                "would be kept. Of torchmetrics, call persistent(True) of the metric before"
-            )
+            raise TypeError(PART_EMPTY.say(name=name, kind=type(part).__name__))
         _check_values(f"part {name!r}", part)
     return dict(parts or {})
 
@@ -56,11 +49,7 @@ def _check_values(what: str, part: Any) -> None:
     try:
         unpickle(pickle_skeleton(part.state_dict(), tensors))
     except StateError as error:
-        raise TypeError(
-            f"{what}: its state_dict() is not of plain values and tensors, so that nodes that join could not "
-            f"take it, and no checkpoint of it could be read; {error}. Where it has another object in it, "
-            "have state_dict() return that object's state_dict(), and load_state_dict() give it back"
-        ) from error
+        raise TypeError(PART_NOT_PLAIN.say(what=what, why=error.why)) from error
 
 
 UNSAVED = "buffers that are not saved"

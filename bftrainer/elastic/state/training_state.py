@@ -24,6 +24,7 @@ from bftrainer.elastic.state.packing import (
 )
 from bftrainer.elastic.state.parts import RESERVED
 from bftrainer.elastic.state.position import Position
+from bftrainer.messages.state import DOES_NOT_FIT
 
 log = logging.getLogger(__name__)
 
@@ -292,12 +293,7 @@ def _fit(name: str, part: Stateful, state: dict[str, Any]) -> None:
             keep_dtypes(part, state)
     except (ValueError, RuntimeError, KeyError) as error:
         told = " ".join(str(error).split())
-        raise ValueError(
-            f"the state's {name} does not fit what this script builds: {told}. Layers and parameter groups "
-            "that a script adds while it trains are missing where it starts anew: build all of them before "
-            "elastic.Run, and freeze what comes later (requires_grad_(False)). A changed model begins in "
-            "another checkpoint.dir. See docs/your-script.md"
-        ) from error
+        raise ValueError(DOES_NOT_FIT.say(name=name, why=told)) from error
 
 
 def keep_dtypes(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:

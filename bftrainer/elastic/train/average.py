@@ -19,6 +19,7 @@ from bftrainer.elastic.state.leaves import as_real
 from bftrainer.elastic.train.overlapped import Overlapped, Watch
 from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import Trained
+from bftrainer.messages.arguments import DDP_NOT_AVERAGED, DDP_SEVERAL, DDP_WRAPPED
 
 
 class Averaging(Protocol):
@@ -236,11 +237,11 @@ def chosen(trained: Trained, ddp: bool | Mapping[str, Any], average: bool, train
         ValueError: `ddp` together with `average=False`, or with several models or optimisers.
     """
     if any(isinstance(model, torch.nn.parallel.DistributedDataParallel) for model in trained.models.values()):
-        raise TypeError("give the model itself and ddp=True: the run wraps it, as run.model")
+        raise TypeError(DDP_WRAPPED.say())
     if not average and ddp is not False:
-        raise ValueError("ddp averages gradients: leave average=False out")
+        raise ValueError(DDP_NOT_AVERAGED.say())
     if ddp is not False and (trained.is_several or len(trained.models) > 1):
-        raise ValueError("ddp wraps one model with one optimizer: leave it out where there are several")
+        raise ValueError(DDP_SEVERAL.say())
     if not average:
         return ByScript(trained.model)
     if trained.is_several:

@@ -12,13 +12,10 @@ from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.process import warnings
 from bftrainer.elastic.state.packing import from_bytes, to_bytes
 from bftrainer.elastic.train.trained import Trained
+from bftrainer.messages.loop import BUFFERS_TOO_LARGE
 
 SMALL = 64 * 2**20
 """Bytes. So many may always be kept; more, if the parameters have as many."""
-TOLD = (
-    "the models' buffers have {mib} MiB, more than their parameters, so that they are not kept from turn to "
-    "turn. A node was lost in a step: what its forward pass has changed in buffers stays, and it comes again"
-)
 
 
 class Layers:
@@ -93,7 +90,7 @@ class KeptBuffers:
         for module, extra in self._extra:
             module.set_extra_state(extra)
         if self._too_large:
-            warnings.warn(TOLD.format(mib=self._too_large // 2**20))
+            warnings.warn(BUFFERS_TOO_LARGE.say(mib=self._too_large // 2**20))
         for (module, name), copy in self._copies.items():
             buffer = getattr(module, name)
             if buffer is None or (buffer.shape, buffer.dtype, buffer.device) != _kind(copy):

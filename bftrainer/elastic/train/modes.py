@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from bftrainer.messages.arguments import LEAST_PER_WORKER
+
 PART = "layers in evaluation mode"
 """The name of its part of the training state; no part of a script can have it."""
 
@@ -59,7 +61,7 @@ def least_of(models: Mapping[str, torch.nn.Module], given: int | None, batch_siz
     """
     if given is not None:
         if not 1 <= given <= batch_size:
-            raise ValueError(f"least_per_worker {given}: give 1 to {batch_size}, which is batch_size")
+            raise ValueError(LEAST_PER_WORKER.say(given=given, batch_size=batch_size))
         return given
     kind = torch.nn.modules.batchnorm._BatchNorm
     normalises = any(

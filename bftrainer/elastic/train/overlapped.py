@@ -14,12 +14,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
 from bftrainer.elastic.state.leaves import as_real
+from bftrainer.messages.arguments import DDP_IS_SET, DDP_TOO_OLD, DDP_UNKNOWN
+from bftrainer.messages.loop import NOT_AVERAGED
 
-NOT_AVERAGED = (
-    "with ddp the nodes average gradients in the backward pass of run.model(...), and there was none in this "
-    "step: call run.model in the forward pass, not the model itself, and leave no_sync() out; with "
-    "micro-batches the run sees to that"
-)
 OWN: Mapping[str, Any] = {"find_unused_parameters": True, "init_sync": False, "static_graph": False}
 """The options of DDP that the run sets."""
 GROUP = "the run has a group of its own, which lasts while nodes come and go"
@@ -94,7 +91,7 @@ class Overlapped:
         if self._broken is not None:
             raise GroupBroken(self._broken)
         if not self._is_averaged:
-            raise RuntimeError(NOT_AVERAGED)
+            raise RuntimeError(NOT_AVERAGED.say())
 
     def all_reduce(self, tensor: torch.Tensor) -> None:
         """Sum DDP's map of the parameters that have a gradient over all ranks; ranks without a batch add
@@ -152,15 +149,11 @@ def _checked(options: Mapping[str, Any]) -> Mapping[str, Any]:
     known = inspect.signature(DistributedDataParallel).parameters.keys() - {"module"}
     for name, value in options.items():
         if name in SET and value is not OWN.get(name):
-            raise ValueError(f"ddp={{{name!r}: {value!r}}}: {SET[name]}; leave it out")
+            raise ValueError(DDP_IS_SET.say(name=name, value=value, why=SET[name]))
         if name not in known:
-            raise TypeError(
-                f"DistributedDataParallel has no option {name!r}: it has {', '.join(sorted(known))}"
-            )
+            raise TypeError(DDP_UNKNOWN.say(name=name, known=", ".join(sorted(known))))
     if not known >= OWN.keys():
-        raise RuntimeError(
-            f"ddp needs PyTorch 2.7 or later, this is {torch.__version__}: leave ddp out, or update"
-        )
+        raise RuntimeError(DDP_TOO_OLD.say(version=torch.__version__))
     return {name: value for name, value in options.items() if name not in SET}
 
 

@@ -13,6 +13,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from bftrainer.messages.arguments import (
+    ACCUMULATE,
+    ACCUMULATE_AND_POLICY,
+    LARGEST_BATCH,
+    LR_FACTOR,
+    LR_RULE,
+    TOO_SMALL,
+    WARMUP_STEPS,
+)
+
 RULES: dict[str, Callable[[int], float]] = {
     "none": lambda nodes: 1.0,
     "linear": float,
@@ -66,9 +76,9 @@ class FixedPerNode:
     def __post_init__(self) -> None:
         _positive("a batch per node", self.batch)
         if isinstance(self.lr, str) and self.lr not in RULES:
-            raise ValueError(f"lr rule {self.lr!r}: give one of {', '.join(RULES)}, or a function")
+            raise ValueError(LR_RULE.say(rule=self.lr, known=", ".join(RULES)))
         if self.warmup_steps < 0:
-            raise ValueError(f"warmup_steps {self.warmup_steps}: 0 or more")
+            raise ValueError(WARMUP_STEPS.say(steps=self.warmup_steps))
 
     def total(self, nodes: int) -> int:
         """Samples of one step on all of `nodes` nodes together."""
@@ -118,14 +128,11 @@ class Adaptive:
     def __post_init__(self) -> None:
         _positive("an initial batch", self.initial)
         if not self.initial <= self.max <= MOST_SAMPLES:
-            raise ValueError(
-                f"max {self.max}: the largest batch is at least the initial one, {self.initial}, and at most "
-                f"{MOST_SAMPLES:,}"
-            )
+            raise ValueError(LARGEST_BATCH.say(largest=self.max, initial=self.initial, most=MOST_SAMPLES))
         if self.max_per_worker is not None:
             _positive("max_per_worker", self.max_per_worker)
         if isinstance(self.lr, str) and self.lr not in GAINS:
-            raise ValueError(f"lr rule {self.lr!r}: give one of {', '.join(GAINS)}, or a function")
+            raise ValueError(LR_RULE.say(rule=self.lr, known=", ".join(GAINS)))
 
     warmup_steps = 0
 
@@ -175,13 +182,13 @@ class StepSize(Protocol):
 def _usable(factor: float, where: str) -> float:
     factor = float(factor)
     if not (factor > 0 and math.isfinite(factor)):
-        raise ValueError(f"the lr rule gives {factor} for {where}: a factor is above 0 and finite")
+        raise ValueError(LR_FACTOR.say(factor=factor, where=where))
     return factor
 
 
 def _positive(what: str, size: int) -> None:
     if size < 1:
-        raise ValueError(f"{what} of {size}: at least 1 sample")
+        raise ValueError(TOO_SMALL.say(what=what, size=size))
 
 
 def overridden(policy: Policy, spec: Mapping[str, Any]) -> Policy:
@@ -211,9 +218,9 @@ def chosen(given: Policy | None, batch_size: int, accumulate: int | None, spec: 
         ValueError: `given` and `accumulate`, or an `accumulate` below 1.
     """
     if given is not None and accumulate is not None:
-        raise ValueError("accumulate and policy: with a policy, micro-batches follow from batch_size")
+        raise ValueError(ACCUMULATE_AND_POLICY.say())
     if accumulate is not None and accumulate < 1:
-        raise ValueError(f"accumulate {accumulate}: at least 1 micro-batch per step")
+        raise ValueError(ACCUMULATE.say(accumulate=accumulate))
     return overridden(given or FixedPerNode(batch_size * (accumulate or 1)), spec)
 
 

@@ -7,6 +7,14 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from bftrainer.elastic.process import warnings
+from bftrainer.messages.arguments import (
+    NO_SCHEDULER,
+    SCHEDULER_COUNTS_EPOCHS,
+    SCHEDULER_COUNTS_STEPS,
+    SCHEDULER_CUT_SHORT,
+    SCHEDULER_EVERY,
+    SCHEDULER_NEEDS,
+)
 
 Every = Literal["step", "epoch"]
 
@@ -29,7 +37,7 @@ class Schedule:
 
     def __init__(self, schedulers: Mapping[str, Any], every: Every | None) -> None:
         if every not in (None, "step", "epoch"):
-            raise ValueError(f'scheduler_every={every!r}: give "step" or "epoch"')
+            raise ValueError(SCHEDULER_EVERY.say(every=every))
         for scheduler in schedulers.values():
             _check_call(scheduler)
         self._schedulers, self._every = schedulers, every
@@ -48,28 +56,24 @@ class Schedule:
         if epochs is None or steps is None or fewest is None:
             return
         for name, scheduler in self._schedulers.items():
-            told = self._doubt(scheduler, epochs, steps) or self._cut_short(scheduler, steps, fewest)
-            if told:
-                of = f" of {name}" if len(self._schedulers) > 1 else ""
-                warnings.warn(f"scheduler{of}: {type(scheduler).__name__} {told}")
+            of = f" of {name}" if len(self._schedulers) > 1 else ""
+            called = f"{type(scheduler).__name__}{of}"
+            told = self._doubt(called, scheduler, epochs, steps)
+            if told := told or self._cut_short(called, scheduler, steps, fewest):
+                warnings.warn(told)
 
-    def _cut_short(self, scheduler: Any, steps: float, fewest: float) -> str:
+    def _cut_short(self, called: str, scheduler: Any, steps: float, fewest: float) -> str:
         course = max(_courses(scheduler), default=0)
         if self._every == "epoch" or fewest >= steps or not fewest < course <= steps + 1:
             return ""
-        return (
-            f"has a course of {course} steps. This run takes {steps:.0f} on one node, and {fewest:.0f} on "
-            "all that its spec allows, as a step has more samples there: the course would not end. "
-            "Give policy=elastic.FixedGlobal(...), with which a step has as many samples on any number of "
-            'nodes, or a scheduler that counts epochs, with scheduler_every="epoch"'
-        )
+        return SCHEDULER_CUT_SHORT.say(scheduler=called, course=course, steps=steps, fewest=fewest)
 
-    def _doubt(self, scheduler: Any, epochs: float, steps: float) -> str:
+    def _doubt(self, called: str, scheduler: Any, epochs: float, steps: float) -> str:
         course = max(_courses(scheduler), default=None)
         if self._every == "epoch":
             if course is None or course <= MUCH * epochs or course * MUCH < steps:
                 return ""  # as where a study's rung, or its budget, ends the run before the course
-            return f'has a course of {course} steps and gets {epochs:.0f}, one an epoch: say "step" instead?'
+            return SCHEDULER_COUNTS_STEPS.say(scheduler=called, course=course, epochs=epochs)
         if self._every == "step" or steps < MUCH * epochs:
             return ""
         if course is not None and course <= 2 * epochs:
@@ -79,16 +83,13 @@ class Schedule:
             ends = f"makes the learning rate less than {NOTHING:g} times as large"
         else:
             return ""
-        return (
-            f"{ends}, and this run takes {steps:.0f} steps in {epochs:.0f} epochs. If it counts epochs, give "
-            'scheduler_every="epoch"; with scheduler_every="step" it is stepped as now, without this warning'
-        )
+        return SCHEDULER_COUNTS_EPOCHS.say(scheduler=called, ends=ends, steps=steps, epochs=epochs)
 
 
 def _check_call(scheduler: Any) -> None:
     step = getattr(scheduler, "step", None)
     if step is None:
-        raise TypeError(f"scheduler: a {type(scheduler).__name__} has no step()")
+        raise TypeError(NO_SCHEDULER.say(scheduler=type(scheduler).__name__))
     needed = [
         name
         for name, parameter in inspect.signature(step).parameters.items()
@@ -96,12 +97,7 @@ def _check_call(scheduler: Any) -> None:
         and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
     if needed:
-        raise TypeError(
-            f"scheduler: {type(scheduler).__name__}.step needs {needed[0]}, which the run does not know. "
-            'Leave it out of scheduler, give it as parts={"schedule": ...}, and call its step on all nodes '
-            "alike, in a function that you give to run.after_epoch or run.after_step; run.evaluate gives the "
-            "same figures on all nodes"
-        )
+        raise TypeError(SCHEDULER_NEEDS.say(scheduler=type(scheduler).__name__, needed=needed[0]))
 
 
 def _courses(scheduler: Any) -> Iterator[int]:

@@ -20,6 +20,15 @@ from torch.utils.data import (
 )
 
 from bftrainer.elastic.members.sockets import is_network, open_sockets
+from bftrainer.messages.arguments import (
+    ALL_DROPPED,
+    NO_BATCH_SIZE,
+    NO_INDEX,
+    NO_SAMPLES,
+    OWN_BATCHES,
+    OWN_SAMPLER,
+    TWO_BATCH_SIZES,
+)
 
 _PR_SET_PDEATHSIG = 1
 
@@ -46,23 +55,21 @@ class Source:
             _check(self._loader)
             if batch_size is not None and batch_size != self._loader.batch_size:
                 raise ValueError(
-                    f"batch_size {batch_size}, but the DataLoader has {self._loader.batch_size}: give one"
+                    TWO_BATCH_SIZES.say(batch_size=batch_size, of_loader=self._loader.batch_size)
                 )
             batch_size, data = self._loader.batch_size, self._loader.dataset
         if isinstance(data, IterableDataset) or not hasattr(data, "__getitem__"):
-            raise TypeError(f"{type(data).__name__} has no samples by index: give a map-style data set")
-        if batch_size is None:
-            raise ValueError("give batch_size, the samples that a node computes at once")
-        if batch_size < 1:
-            raise ValueError(f"batch_size {batch_size}: at least 1")
+            raise TypeError(NO_INDEX.say(data=type(data).__name__))
+        if batch_size is None or batch_size < 1:
+            raise ValueError(NO_BATCH_SIZE.say(given=batch_size))
         if len(data) < 1:
-            raise ValueError("the data set is empty")
+            raise ValueError(NO_SAMPLES.say())
         self.batch_size = batch_size
         drops = self._loader is not None and self._loader.drop_last
         self.length = len(data) - len(data) % batch_size if drops else len(data)
         """The samples of an epoch; with `drop_last`, those of whole batches."""
         if not self.length:
-            raise ValueError(f"drop_last leaves none of {len(data)} samples in batches of {batch_size}")
+            raise ValueError(ALL_DROPPED.say(samples=len(data), batch_size=batch_size))
         self._data, self._seed = data, seed
         self._collate = collate or (self._loader.collate_fn if self._loader else default_collate)
         self._shuffles = self._loader is None or isinstance(self._loader.sampler, RandomSampler)
@@ -121,19 +128,13 @@ class Source:
 
 def _check(loader: DataLoader[Any]) -> None:
     if isinstance(loader.dataset, IterableDataset):
-        raise TypeError("an IterableDataset has no samples by index: give a map-style data set")
+        raise TypeError(NO_INDEX.say(data=type(loader.dataset).__name__))
     if loader.batch_size is None:
-        raise ValueError(
-            "the run cuts batches itself, every sample once: leave batch_sampler, or batch_size None, out of "
-            "the DataLoader"
-        )
+        raise ValueError(OWN_BATCHES.say())
     sampler = loader.sampler
     plain = isinstance(sampler, RandomSampler) and not sampler.replacement
     if not (isinstance(sampler, SequentialSampler) or plain) or len(sampler) != len(loader.dataset):  # type: ignore[arg-type]
-        raise ValueError(
-            f"{type(sampler).__name__}: the run shares samples out itself; leave sampler out of the "
-            "DataLoader, and say shuffle=True or False"
-        )
+        raise ValueError(OWN_SAMPLER.say(sampler=type(sampler).__name__))
 
 
 def pinned(batch: Any) -> Any:

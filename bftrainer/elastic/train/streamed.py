@@ -24,6 +24,14 @@ from bftrainer.elastic.train.batches import Batches, IndexedBatches, MicroBatch
 from bftrainer.elastic.train.policy import StepSize
 from bftrainer.elastic.train.sampler import RankShare
 from bftrainer.elastic.train.source import LoaderStart, Source, pinned
+from bftrainer.messages.arguments import (
+    EPOCHS,
+    NO_BATCH_SIZE,
+    NO_END,
+    OWN_BATCHES,
+    STREAM_ENDED,
+    TWO_BATCH_SIZES,
+)
 
 ENDLESS = 1 << 62
 AT_A_TIME = 32
@@ -61,14 +69,12 @@ class Reader:
         loader = self._loader = data if isinstance(data, DataLoader) else None
         if loader is not None:
             if loader.batch_size is None:
-                raise ValueError("the run cuts batches itself: leave batch_size None out of the DataLoader")
+                raise ValueError(OWN_BATCHES.say())
             if batch_size not in (None, loader.batch_size):
-                raise ValueError(
-                    f"batch_size {batch_size}, but the DataLoader has {loader.batch_size}: give one"
-                )
+                raise ValueError(TWO_BATCH_SIZES.say(batch_size=batch_size, of_loader=loader.batch_size))
             batch_size = loader.batch_size
         if batch_size is None or batch_size < 1:
-            raise ValueError("give batch_size, the samples that a node computes at once")
+            raise ValueError(NO_BATCH_SIZE.say(given=batch_size))
         self.batch_size: int = batch_size
         self._data = data if loader is None else loader.dataset
         self._collate = collate or (default_collate if loader is None else loader.collate_fn)
@@ -151,10 +157,7 @@ class StreamedBatches(Batches):
         """
         left = self._reader.ahead(position, self._policy.total(self._size))
         if left == 0:
-            raise ValueError(
-                f"the stream has no sample {position.cursor} in epoch {position.epoch}: it has to give the "
-                "same samples whenever it is read"
-            )
+            raise ValueError(STREAM_ENDED.say(sample=position.cursor, epoch=position.epoch))
         return self._cut(position, ENDLESS if left is None else position.cursor + left)
 
     def fetch(self, epoch: int, part: MicroBatch) -> Any:
@@ -186,14 +189,9 @@ def passes(epochs: int | None, orders: Orders | None) -> int | None:
         ValueError: no whole number.
     """
     if epochs is not None and (not isinstance(epochs, int) or epochs < 0):
-        raise ValueError(
-            f"epochs={epochs!r}: give a whole number from 0 on; a spec's work: {{samples: N}} ends in between"
-        )
+        raise ValueError(EPOCHS.say(epochs=epochs))
     if epochs is None and orders is None:
         return 1
     if epochs is None and orders is not None and orders.samples is None:
-        warnings.warn(
-            "no epochs= is given, and the spec has no work: this run goes on until the script stops it, by "
-            "run.stop() or by leaving its loop",
-        )
+        warnings.warn(NO_END.say())
     return epochs

@@ -10,14 +10,21 @@ from typing import Any
 import torch
 
 from bftrainer.elastic.process import warnings
+from bftrainer.messages.arguments import (
+    CLOSURE,
+    LAZY_LAYERS,
+    NAMES,
+    NO_OPTIMIZER,
+    OPTIMIZER_INIT,
+    SCHEDULER_NAME,
+    SHARDED,
+    STRANGE_PARAMETERS,
+    SYNC_BATCH_NORM,
+    WHICH_OPTIMIZER,
+)
 
 ONE = ""
 """The name of what a run has one of."""
-SYNCHRONISED = (
-    "the model has SyncBatchNorm, whose forward pass exchanges statistics by itself. Where a node is lost in "
-    "it, has no samples in a step, or has more micro-batches than another, nodes wait for each other until "
-    "one is taken for hung. Take BatchNorm or GroupNorm, or launcher: torchrun"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,7 @@ class Trained:
         if asked is None or asked not in self.optimizers:
             names = ", ".join(f'run.step("{name}")' for name in self.optimizers if name != ONE)
             said = "several optimisers" if asked is None else f"no optimiser {asked!r}"
-            raise ValueError(f"{said}: say {names or 'run.step() without a name'}, and so for run.backward")
+            raise ValueError(WHICH_OPTIMIZER.say(asked=said, calls=names or "run.step() without a name"))
         return asked
 
     def parameters(self, name: str) -> list[torch.Tensor]:
@@ -94,25 +101,18 @@ def trained(model: Any, optimizer: Any, scheduler: Any) -> Trained:
         _check_whole(module)
     every = [each for module in found.models.values() for each in module.modules()]
     if any(isinstance(each, torch.nn.SyncBatchNorm) for each in every):
-        warnings.warn(SYNCHRONISED)
+        warnings.warn(SYNC_BATCH_NORM.say())
     known = {id(p) for module in found.models.values() for p in module.parameters()}
     for name, one in found.optimizers.items():
         if not isinstance(one, torch.optim.Optimizer):
-            raise TypeError(
-                f"{type(one).__name__} is no torch.optim.Optimizer: give elastic.Run the optimizer that it "
-                "wraps, or derive it from torch.optim.Optimizer, with all it keeps in `state`"
-            )
+            raise TypeError(NO_OPTIMIZER.say(given=type(one).__name__))
         _check_optimizer(one)
         strange = [p for group in one.param_groups for p in group["params"] if id(p) not in known]
         if strange:
-            raise ValueError(
-                f"the optimizer{name and ' '}{name} steps {len(strange)} parameters that no model of the run "
-                "has: nodes that join would have others. Give all models to elastic.Run, by name: "
-                '{"G": ..., "D": ...}'
-            )
+            raise ValueError(STRANGE_PARAMETERS.say(name=f"{name and ' '}{name}", count=len(strange)))
     for name in found.schedulers:
         if name not in found.optimizers:
-            raise ValueError(f"scheduler {name!r}: name it as its optimizer, {', '.join(found.optimizers)}")
+            raise ValueError(SCHEDULER_NAME.say(name=name, known=", ".join(found.optimizers)))
     return found
 
 
@@ -122,35 +122,21 @@ def _named(what: str, given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         return {ONE: given}
     if not given or not all(isinstance(name, str) and name.isidentifier() for name in given):
-        raise ValueError(f"{what}: names are words, such as 'G' and 'D', not {[*given]}")
+        raise ValueError(NAMES.say(what=what, names=[*given]))
     return dict(given)
 
 
 def _check_whole(model: torch.nn.Module) -> None:
     if any(isinstance(p, torch.nn.parameter.UninitializedParameter) for p in model.parameters()):
-        raise TypeError(
-            "the model has lazy layers that have no weights yet: put one batch through it before "
-            "elastic.Run, such as model(next(iter(loader))[0]), after a fixed seed"
-        )
+        raise TypeError(LAZY_LAYERS.say())
     sharded = any(type(p).__name__ == "DTensor" for p in model.parameters())
     if sharded or any(type(each).__name__ == "FullyShardedDataParallel" for each in model.modules()):
-        raise TypeError(
-            "this model is sharded over its processes (FSDP, DTensor); elastic.Run has a whole copy on every "
-            "node. Take launcher: torchrun in the spec, elastic.attach() in place of elastic.Run, and "
-            "torch.distributed.checkpoint for checkpoints, which load on any number of nodes"
-        )
+        raise TypeError(SHARDED.say())
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
     if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
-        raise TypeError(
-            f"{type(optimizer).__name__}.__init__ does not call that of torch.optim.Optimizer: call "
-            "super().__init__(params, defaults), as PyTorch's own hooks need it"
-        )
+        raise TypeError(OPTIMIZER_INIT.say(optimizer=type(optimizer).__name__))
     closure = inspect.signature(type(optimizer).step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
-        raise TypeError(
-            f"{type(optimizer).__name__} computes the loss several times a step, by a closure; the run "
-            "averages one gradient a step. Take another optimizer, or launcher: torchrun, where the script "
-            "averages in its closure"
-        )
+        raise TypeError(CLOSURE.say(optimizer=type(optimizer).__name__))

@@ -43,7 +43,7 @@ def trainer(id_: int, status: str, **more: Any) -> dict[str, Any]:
     [
         (["ls"], "no such command 'ls'; did you mean bftrainer list?"),
         (["RUN"], "did you mean bftrainer submit?"),
-        (["explain", "4"], "did you mean bftrainer show or bftrainer queue or bftrainer events?"),
+        (["why", "4"], "did you mean bftrainer show or bftrainer queue?"),
         (["stauts"], "did you mean bftrainer status?"),
         (["study", "ls"], "did you mean bftrainer study list?"),
         (["trace", "inof", "x"], "did you mean bftrainer trace info?"),

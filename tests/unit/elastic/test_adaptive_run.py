@@ -35,7 +35,7 @@ SHORT_STEPS = SystemModel(alpha_grad=1e-6, beta_grad=1e-3)
     ("make", "words"),
     [
         (lambda: Adaptive(initial=0, max=8), "initial batch of 0"),
-        (lambda: Adaptive(initial=64, max=32), "max 32: .* at least the initial one, 64"),
+        (lambda: Adaptive(initial=64, max=32), "max=32 .* at least 64, .*BFT-163"),
         (lambda: Adaptive(initial=64, max=2**30), "at most 16,777,216"),
         (lambda: Adaptive(initial=1, max=8, max_per_worker=0), "max_per_worker of 0"),
         (lambda: Adaptive(initial=1, max=8, lr="none"), "adascale, linear, sqrt"),
@@ -284,9 +284,9 @@ def test_what_cannot_adapt_is_refused() -> None:
     optimizers = {name: torch.optim.SGD(model.parameters(), lr=1e-3) for name, model in models.items()}
     with pytest.raises(ValueError, match="several optimizers"):
         elastic.Run(models, optimizers, Numbers(), batch_size=4, policy=Adaptive(initial=4, max=8))
-    with pytest.raises(ValueError, match="give batch_size"):
+    with pytest.raises(ValueError, match="BFT-156"):
         run(policy=Adaptive(initial=4, max=8))
-    with pytest.raises(ValueError, match="least_per_worker 32"):
+    with pytest.raises(ValueError, match=r"least_per_worker=32 .*Give 1 to 16 .*BFT-147"):
         run(least_per_worker=32)
     with pytest.raises(ValueError, match="with a policy"):
         run(accumulate=2)

@@ -48,7 +48,7 @@ def test_a_script_says_how_many_samples_its_whole_training_has(
     with agent_of(monkeypatch, tmp_path) as (agent, orders):
         job = Job(orders)
         for wrong in (0, -5, 2.5, float("nan"), "many"):
-            with pytest.raises(ValueError, match="give the samples of the whole training"):
+            with pytest.raises(ValueError, match=r"Give the samples of the whole training, .*BFT-125"):
                 job.progress(step=1, samples=10, of=wrong)  # type: ignore[arg-type]
         job.progress(step=1, samples=10, of=500)
         job.done(step=2, samples=20)

@@ -94,5 +94,7 @@ def test_by_hand_a_run_without_epochs_is_one_pass() -> None:
 
 
 def test_where_it_is_not_known_the_error_says_what_to_give() -> None:
-    with pytest.raises(TypeError, match=r"give data with a length, and elastic\.Run\(epochs=\.\.\.\)"):
+    with pytest.raises(
+        TypeError, match=r"Give data with a length and elastic\.Run\(epochs=\.\.\.\).*BFT-110"
+    ):
         len(run(Stream(), epochs=2))

@@ -50,7 +50,7 @@ def nothing() -> None:
 def test_an_optimizer_that_the_script_steps_as_well_is_refused(several: bool, before: bool) -> None:
     script = Script(several=several)
     beside = script.sgd["G"].step
-    with pytest.raises(RuntimeError, match=r"leave optimizer\.step\(\) out"):
+    with pytest.raises(RuntimeError, match=r"Leave optimizer\.step\(\) out: .*BFT-117"):
         script.go(beside if before else nothing, nothing if before else beside)
 
 
@@ -61,7 +61,10 @@ def test_a_scheduler_that_the_script_steps_as_well_is_refused(every: str, where:
     beside = script.scheduler.step
     if where == "in a hook":
         script.run.after_epoch(beside)
-    with pytest.raises(RuntimeError, match=r"leave scheduler\.step\(\) out"), warnings.catch_warnings():
+    with (
+        pytest.raises(RuntimeError, match=r"Leave scheduler\.step\(\) out\. .*BFT-118"),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")  # of PyTorch, on the order of steps
         script.go(beside if where == "before" else nothing, beside if where == "after" else nothing)
 
@@ -107,5 +110,5 @@ def test_epochs_are_whole_and_a_run_without_an_end_is_told() -> None:
     orders: Any = {**ORDERS, "checkpoint_every_s": 1.0}
     assert passes(None, None) == 1 and passes(3, Orders(**orders, samples=None)) == 3
     assert passes(None, Orders(**orders, samples=5)) is None
-    with pytest.warns(UserWarning, match=r"until the script stops it, by run\.stop"):
+    with pytest.warns(UserWarning, match=r"until the script stops it\. .*run\.stop\(\).*BFT-170"):
         assert passes(None, Orders(**orders, samples=None)) is None

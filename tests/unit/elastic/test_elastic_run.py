@@ -56,20 +56,20 @@ def loader(**options: Any) -> DataLoader[Any]:
 @pytest.mark.parametrize(
     ("data", "options", "words"),
     [
-        (Endless(), {}, "give batch_size"),
-        (DataLoader(Endless(), batch_size=None), {}, "batch_size None"),
-        (Numbers(), {}, "give batch_size"),
-        (Numbers(), {"batch_size": 0}, "at least 1"),
+        (Endless(), {}, "Give batch_size, .*BFT-156"),
+        (DataLoader(Endless(), batch_size=None), {}, "batch_size=None.*BFT-159"),
+        (Numbers(), {}, "Give batch_size, .*BFT-156"),
+        (Numbers(), {"batch_size": 0}, "below 1: 0.*BFT-156"),
         (TensorDataset(torch.empty(0)), {"batch_size": 1}, "empty"),
-        (loader(), {"batch_size": 6}, "give one"),
+        (loader(), {"batch_size": 6}, "batch_size=6 .*DataLoader has 5.*BFT-154"),
         (DataLoader(Numbers(), batch_size=LENGTH + 1, drop_last=True), {}, "drop_last leaves none"),
-        (Numbers(), {"batch_size": 5, "least_per_worker": 6}, "give 1 to 5"),
+        (Numbers(), {"batch_size": 5, "least_per_worker": 6}, "Give 1 to 5 .*BFT-147"),
         (DataLoader(Numbers(), batch_size=None), {}, "batch_sampler"),
         (DataLoader(Numbers(), batch_sampler=[[1, 2], [3]]), {}, "batch_sampler"),
-        (loader(sampler=WeightedRandomSampler([1.0] * LENGTH, LENGTH)), {}, "leave sampler out"),
-        (Numbers(), {"batch_size": 5, "accumulate": 0}, "at least 1"),
+        (loader(sampler=WeightedRandomSampler([1.0] * LENGTH, LENGTH)), {}, "Leave sampler out .*BFT-160"),
+        (Numbers(), {"batch_size": 5, "accumulate": 0}, "accumulate=0 .*at least 1 .*BFT-167"),
         (Numbers(), {"batch_size": 5, "accumulate": 2, "policy": elastic.FixedGlobal(5)}, "with a policy"),
-        (Numbers(), {"batch_size": 5, "ddp": True, "average": False}, "leave average=False out"),
+        (Numbers(), {"batch_size": 5, "ddp": True, "average": False}, "average=False, .*BFT-145"),
     ],
 )
 def test_wrong_combinations_say_what_to_give(data: Any, options: dict[str, Any], words: str) -> None:
@@ -119,11 +119,11 @@ def test_batch_normalisation_needs_two_samples(model: torch.nn.Module, batch_siz
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"find_unused_parameters": False}, "arranges its buckets anew.*leave it out"),
+        ({"find_unused_parameters": False}, "arranges its buckets anew.*Leave it out.*BFT-141"),
         ({"static_graph": True}, "arranges its buckets anew"),
         ({"init_sync": True}, "get their weights from the run"),
         ({"process_group": "gloo"}, "a group of its own"),
-        ({"bucket_cap": 50}, "no option 'bucket_cap': it has .*bucket_cap_mb"),
+        ({"bucket_cap": 50}, "no option 'bucket_cap'.*: .*bucket_cap_mb.*BFT-142"),
         ({"module": None}, "no option 'module'"),
     ],
 )
@@ -202,7 +202,7 @@ def test_collectives_work_alone_and_errors_in_them_come_up() -> None:
 def test_a_default_group_of_the_script_is_refused() -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
-        with pytest.raises(RuntimeError, match="leave init_process_group out"):
+        with pytest.raises(RuntimeError, match=r"Leave init_process_group out: .*BFT-122"):
             seen(run(batch_size=5))
     finally:
         dist.destroy_process_group()

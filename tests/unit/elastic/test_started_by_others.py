@@ -17,7 +17,7 @@ from bftrainer.elastic.process.channel import VARIABLE, Orders
 
 ABOUT = {"trainer": 1, "node": "n", "generation": 1, "address": "127.0.0.1", "samples": None}
 ABOUT |= {"checkpoint_dir": "c", "checkpoint_every_s": 1.0}
-INSTEAD = r"did not start this process.*launcher: torchrun.*exec python train.py"
+INSTEAD = r"another program than bftrainer.*launcher: torchrun.*exec python train.py"
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,30 @@
+"""All messages by id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
+
+from bftrainer.messages import arguments, loop, ranks, state
+from bftrainer.messages.diagnostic import Diagnostic
+
+SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
+    {
+        "The loop of elastic.Run": loop,
+        "What is given to elastic.Run": arguments,
+        "The state that nodes share": state,
+        "Scripts on torchrun and Horovod": ranks,
+    }
+)
+"""Title of a section of the page -> the module with its messages, in the order of their numbers."""
+
+
+def messages_of(module: ModuleType) -> list[Diagnostic]:
+    """The messages of a module, in the order of its lines."""
+    return [found for found in vars(module).values() if isinstance(found, Diagnostic)]
+
+
+CATALOGUE: Mapping[str, Diagnostic] = MappingProxyType(
+    {each.id: each for module in SECTIONS.values() for each in messages_of(module)}
+)
+"""Id -> message."""
