@@ -20,7 +20,7 @@ from benchmarks.testbeds.waiting import until
 from benchmarks.testbeds.workload import MainJob
 from bftrainer.demo.session import DemoSession
 from bftrainer.demo.summary import Summary
-from bftrainer.demo.view import DemoView
+from bftrainer.demo.view import DaemonView
 from bftrainer.model.gpus import node_of
 
 TRAIN_S = 240.0
@@ -48,7 +48,7 @@ class Scene:
 
     time: float
     runs: tuple[MainRun, ...]
-    view: DemoView | None
+    view: DaemonView | None
 
     def held(self) -> float:
         """Return the nodes' worth that running pilots have."""

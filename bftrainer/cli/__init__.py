@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "try": "Try a script on this machine: does it end the same when nodes come and go?",
     "submit": "Submit a trainer from a YAML spec.",
     "list": "List the trainers.",
+    "watch": "Watch nodes and trainers: who had which node in the last minutes, pauses, decisions.",
     "show": "Show all about one trainer.",
     "cancel": "End trainers; they write a checkpoint first.",
     "priority": "Give a trainer another place in the queue.",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bftrainer.demo.view import DemoView, Told
+from bftrainer.demo.view import DaemonView, Told
 
 PLAYED = 4
 """So many nodes take part, at most."""
@@ -52,7 +52,7 @@ class Scene:
     waits: Mapping[str, float]
 
     @classmethod
-    def of(cls, view: DemoView, waits: Mapping[str, float]) -> Scene:
+    def of(cls, view: DaemonView, waits: Mapping[str, float]) -> Scene:
         """The scene that a view shows of its first trainer."""
         trainer = view.trainers[0]
         return cls(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bftrainer.demo.view import DemoView
+from bftrainer.demo.view import DaemonView
 from bftrainer.errors import BftrainerError
 from bftrainer.series.timeline import timeline
 from bftrainer.series.timeline_svg import Chapter, svg
 
 
-def draw(view: DemoView, path: Path) -> None:
+def draw(view: DaemonView, path: Path) -> None:
     """Draw all that a view shows into a file, as a film that ends with the whole picture.
 
     Raises:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from bftrainer.demo.acts import Play, Scene, curtain, script
 from bftrainer.demo.session import DemoSession
-from bftrainer.demo.view import DemoView, Told
+from bftrainer.demo.view import DaemonView, Told
 
 LOOK_S = 0.25
 
 
-def played(session: DemoSession, spec: Path, seconds: float) -> Iterator[DemoView]:
+def played(session: DemoSession, spec: Path, seconds: float) -> Iterator[DaemonView]:
     """Submit the trainer of `spec` and play all acts with it, for `seconds` at most. Yields a view after each
     look; the last one has all that was said.
 

@@ -23,7 +23,7 @@ import yaml
 from bftrainer.api.client import Client, DaemonError
 from bftrainer.demo.acts import JobLine, Order
 from bftrainer.demo.summary import Summary, summarise
-from bftrainer.demo.view import DemoView
+from bftrainer.demo.view import DaemonView, Looker
 from bftrainer.errors import BftrainerError
 from bftrainer.files import read_text
 from bftrainer.settings.sources import PREFIX
@@ -31,8 +31,6 @@ from bftrainer.settings.sources import PREFIX
 START_S = 120.0
 MOST_KB = 1000
 STOP_S = 120.0
-EVENTS = 1000
-"""So many events are looked at, the latest."""
 DYING_S = 10.0
 """For so long, processes that the daemon has told to end may outlive it."""
 
@@ -87,7 +85,6 @@ class DemoSession:
         main_jobs: bool = False,
     ) -> None:
         self._keep = keep
-        self._begin = 0.0
         self._state = Path(tempfile.mkdtemp(prefix="bftrainer-demo-"))
         own = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
         config = self._state / "config.yaml"
@@ -109,6 +106,7 @@ class DemoSession:
             env={**own, **(environ or {})},
         )
         self.client = Client(self._state / "daemon.sock")
+        self._looker = Looker(self.client)
         self._await_daemon()
 
     def submit(self, specs: Sequence[Path]) -> None:
@@ -148,7 +146,7 @@ class DemoSession:
                 return
             time.sleep(every_s)
 
-    def watch(self, seconds: float, every_s: float = 0.5) -> Iterator[DemoView]:
+    def watch(self, seconds: float, every_s: float = 0.5) -> Iterator[DaemonView]:
         """Yield views until `seconds` have passed since the first one or every trainer has ended."""
         while True:
             view = self.view()
@@ -157,17 +155,9 @@ class DemoSession:
                 return
             time.sleep(every_s)
 
-    def view(self) -> DemoView:
+    def view(self) -> DaemonView:
         """Ask the daemon for the present state; time counts from the first view."""
-        self._begin = self._begin or time.monotonic()
-        return DemoView(
-            elapsed_s=time.monotonic() - self._begin,
-            pool=self.client.call("GET", "pool"),
-            trainers=self.client.call("GET", "trainers"),
-            pauses=self.client.call("GET", "pauses", limit=60),
-            events=tuple(self.client.rows("events", EVENTS)),
-            now=time.time(),
-        )
+        return self._looker.look()
 
     def nodes(self) -> list[dict[str, Any]]:
         """Return the nodes as `bftrainer pool` shows them."""

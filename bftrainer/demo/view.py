@@ -1,9 +1,17 @@
-"""One look at a demonstration."""
+"""One look at a daemon, as a demonstration and `bftrainer watch` show it."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
+
+from bftrainer.api.client import Client
+
+FIRST, AGAIN = 1000, 100
+"""So many events are asked for at the first look, and then; so many are kept."""
+PAUSES, ENDED = 60, 100
+"""So many pauses and trainers that ended are looked at, the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +26,8 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class DemoView:
-    """The daemon's answers to `pool`, `trainers`, `pauses` and `events`, `elapsed_s` after the first of them,
+class DaemonView:
+    """The daemon's answers to `pool`, `trainers`, `pauses` and `events`, `elapsed_s` after the first look,
     at the time `now` (Unix seconds). `told` is all that was said so far, and `acts_left` are the
     titles of the acts that are not over."""
 
@@ -31,3 +39,33 @@ class DemoView:
     now: float = 0.0
     told: tuple[Told, ...] = ()
     acts_left: tuple[str, ...] = ()
+
+
+class Looker:
+    """Looks at a daemon again and again; asks only for the events that are new."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._begin = client, 0.0
+        self._events: dict[int, dict[str, Any]] = {}
+
+    def look(self) -> DaemonView:
+        """Ask for the present state; time counts from the first look. Raises as `Client.call`."""
+        now = time.time()
+        self._begin = self._begin or now
+        self._ask_for_events()
+        return DaemonView(
+            elapsed_s=now - self._begin,
+            pool=self._client.call("GET", "pool"),
+            trainers=self._client.trainers(ENDED).trainers,
+            pauses=self._client.call("GET", "pauses", limit=PAUSES),
+            events=tuple(self._events.values()),
+            now=now,
+        )
+
+    def _ask_for_events(self) -> None:
+        last = max(self._events, default=0)
+        found = self._client.rows("events", AGAIN if last else FIRST)
+        if last and found and found[0]["id"] > last + 1:  # more have come than were asked for
+            found = self._client.rows("events", FIRST)
+        self._events |= {e["id"]: e for e in found}
+        self._events = dict(sorted(self._events.items())[-FIRST:])

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from bftrainer.cli.shared.live.demo_views import closing, line, picture
 from bftrainer.cli.shared.trainers.worker_phases import PhaseTimes
-from bftrainer.demo.view import DemoView, Told
+from bftrainer.demo.view import DaemonView, Told
 
 TRAINER: dict[str, Any] = {
     "id": 1,
@@ -45,12 +45,12 @@ def test_the_end_says_what_was_to_be_seen_and_what_was_not_played(capsys: pytest
     assert "samples: 5" in out and "x.svg" in out
 
 
-def view(*devices: str) -> DemoView:
+def view(*devices: str) -> DaemonView:
     nodes = [
         {"node": f"n{i}", "state": "idle", "devices": own, "trainer": "digits", "role": "member"}
         for i, own in enumerate(devices, 1)
     ]
-    return DemoView(elapsed_s=2.0, pool={"size": len(nodes), "nodes": nodes}, trainers=[TRAINER], pauses=[])
+    return DaemonView(elapsed_s=2.0, pool={"size": len(nodes), "nodes": nodes}, trainers=[TRAINER], pauses=[])
 
 
 def test_a_line_has_devices_and_workers() -> None:

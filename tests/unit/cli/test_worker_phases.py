@@ -6,7 +6,7 @@ from typing import Any
 
 from bftrainer.cli.shared.live import demo_views
 from bftrainer.cli.shared.trainers.worker_phases import PhaseTimes, phases
-from bftrainer.demo.view import DemoView
+from bftrainer.demo.view import DaemonView
 
 
 def trainer(*nodes: str, members: int = 0, **workers: str) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def test_a_phase_lasts_until_it_changes() -> None:
 def test_a_demonstration_without_a_terminal_says_what_starting_workers_do(capsys: Any) -> None:
     pool = {"size": 1, "nodes": [{"node": "a", "devices": "", "trainer": "digits", "state": "idle"}]}
     rows = [trainer("a"), trainer("a", a="starting"), trainer("a", a="ready"), trainer("a", a="ready")]
-    views = (DemoView(float(second), pool, [row], []) for second, row in enumerate(rows))
+    views = (DaemonView(float(second), pool, [row], []) for second, row in enumerate(rows))
     demo_views.show(views, 10.0, quiet=False)
     assert capsys.readouterr().out.splitlines() == [
         "  0.0 s  a=digits | digits starting 0 (no worker 1)",

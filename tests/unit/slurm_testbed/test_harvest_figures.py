@@ -12,7 +12,7 @@ from benchmarks.testbeds import runs as probe
 from benchmarks.testbeds.harvest import Scene, outcome
 from benchmarks.testbeds.runs import MainRun
 from bftrainer.demo.summary import summarise
-from bftrainer.demo.view import DemoView
+from bftrainer.demo.view import DaemonView
 from slurm.testbed import machine
 
 
@@ -30,7 +30,7 @@ def run(number: int, size: int, submitted: float, started: float | None, ended: 
     )
 
 
-def view(samples: int, *roles: str | None) -> DemoView:
+def view(samples: int, *roles: str | None) -> DaemonView:
     """One node a role; pilots are up where there is one."""
     rows: list[dict[str, Any]] = [
         {
@@ -48,19 +48,19 @@ def view(samples: int, *roles: str | None) -> DemoView:
         "samples": samples,
         "rate": 1234.5,
     }
-    return DemoView(elapsed_s=0, pool={"size": len(roles), "nodes": rows}, trainers=[trainer], pauses=[])
+    return DaemonView(elapsed_s=0, pool={"size": len(roles), "nodes": rows}, trainers=[trainer], pauses=[])
 
 
 MAIN = (run(1, 2, 100, 101, 109), run(2, 1, 104, 104.5, 110))
 
 
-def pool(*rows: tuple[str, str | None, int, str]) -> DemoView:
+def pool(*rows: tuple[str, str | None, int, str]) -> DaemonView:
     """(node or GPU, role, GPUs of it, what its pilot has)."""
     nodes = [
         {"node": node, "pilot": "up" if role else None, "role": role, "gpus": gpus, "devices": devices}
         for node, role, gpus, devices in rows
     ]
-    return DemoView(elapsed_s=0, pool={"size": len(rows), "nodes": nodes}, trainers=[], pauses=[])
+    return DaemonView(elapsed_s=0, pool={"size": len(rows), "nodes": nodes}, trainers=[], pauses=[])
 
 
 def test_a_pilot_of_a_part_of_a_node_counts_in_proportion_to_its_gpus() -> None:

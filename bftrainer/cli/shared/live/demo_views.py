@@ -19,13 +19,13 @@ from bftrainer.cli.shared.trainers.worker_phases import PhaseTimes
 from bftrainer.series.timeline import Timeline, timeline
 
 if TYPE_CHECKING:
-    from bftrainer.demo.view import DemoView, Told
+    from bftrainer.demo.view import DaemonView, Told
 
 TRAINERS = 8
 """So many trainers are shown."""
 
 
-def show(views: Iterable[DemoView], seconds: float, *, quiet: bool) -> DemoView:
+def show(views: Iterable[DaemonView], seconds: float, *, quiet: bool) -> DaemonView:
     """Show each view as it comes; only wait for the last one if `quiet`. Returns the last."""
     console, times = Console(), PhaseTimes()
     with (
@@ -42,13 +42,13 @@ def show(views: Iterable[DemoView], seconds: float, *, quiet: bool) -> DemoView:
                 for told in view.told[count:]:
                     say(sentence(told))
                 count = len(view.told)
-                if (state := _state(view)) != said:
-                    said = state
+                if (now := state(view)) != said:
+                    said = now
                     say(line(view, times))
     return view
 
 
-def closing(view: DemoView, summary: Sequence[str], drawn: Path | None) -> None:
+def closing(view: DaemonView, summary: Sequence[str], drawn: Path | None) -> None:
     """Print the end of a demonstration: its nodes over time, what was to be seen, and the figures."""
     console = Console()
     console.print()
@@ -64,7 +64,7 @@ def closing(view: DemoView, summary: Sequence[str], drawn: Path | None) -> None:
         say(f"the nodes over time: {drawn}")
 
 
-def results(view: DemoView) -> list[tuple[int, str]]:
+def results(view: DaemonView) -> list[tuple[int, str]]:
     """Return the number of each act with all that it had to say after its cause."""
     acts: dict[int, list[str]] = {}
     for told in view.told:
@@ -78,13 +78,13 @@ def sentence(told: Told) -> str:
     return f"{told.at_s:5.1f} s  == {act}: {told.text}"
 
 
-def _state(view: DemoView) -> str:
-    """What a change of deserves a line: nodes, and the phases of workers."""
+def state(view: DaemonView) -> str:
+    """Return what deserves a line when it changes: nodes, and the phases of workers."""
     nodes = [(n["node"], n["state"], n["trainer"], n.get("role")) for n in view.pool["nodes"]]
     return repr((nodes, [(t["id"], t["status"], t["workers"]) for t in view.trainers]))
 
 
-def line(view: DemoView, times: PhaseTimes) -> str:
+def line(view: DaemonView, times: PhaseTimes) -> str:
     """Return a view as one line: the nodes with their devices and trainers, then the trainers with their
     workers."""
     nodes = " ".join(
@@ -100,13 +100,13 @@ def line(view: DemoView, times: PhaseTimes) -> str:
     return f"{view.elapsed_s:5.1f} s  {nodes} | {'; '.join(trainers)}"
 
 
-def course(view: DemoView) -> Timeline:
+def course(view: DaemonView) -> Timeline:
     """Return the nodes from the first look at a demonstration to this one."""
     begin = view.now - max(1.0, view.elapsed_s)
     return timeline(view.events, view.pauses, view.pool["nodes"], begin, view.now)
 
 
-def picture(view: DemoView, seconds: float, times: PhaseTimes, console: Console) -> Group:
+def picture(view: DaemonView, seconds: float, times: PhaseTimes, console: Console) -> Group:
     """Return a view as a picture: what is played, the nodes, the trainers, and the last rescales."""
     names = {t["id"]: t["name"] for t in view.trainers}
     head = (

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from bftrainer.cli.shared.terminal import printable
+from bftrainer.model.text import duration
 from bftrainer.series.timeline import Occupancy, RescalePause, Stretch, Timeline
 
 STYLES = ("blue", "yellow", "green", "magenta", "cyan", "red")
@@ -25,6 +26,8 @@ WORDS = {
     "loss": "a node lost",
     "restart": "from a checkpoint",
 }
+TRAINERS = frozenset({Occupancy.STARTING, Occupancy.TRAINING})
+"""The uses of nodes that trainers have."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -38,14 +41,17 @@ def style(trainer: int | None) -> str:
     return "" if trainer is None else STYLES[(trainer - 1) % len(STYLES)]
 
 
-def nodes_text(line: Timeline, trainers: Mapping[int, str], console: Console, rows: int = 64) -> Text:
-    """Return a time-line as wide as the console, of `rows` nodes at most; `trainers` are names by id."""
+def nodes_text(
+    line: Timeline, trainers: Mapping[int, str], console: Console, rows: int = 64, *, ends_now: bool = False
+) -> Text:
+    """Return a time-line as wide as the console, of `rows` nodes at most, those first that trainers had;
+    `trainers` are names by id. The times below count from the begin, or back from now (`ends_now`)."""
     ascii_only = console.options.ascii_only
     signs = Signs(ascii_only=ascii_only, plain=ascii_only or not console.color_system)
     wide = min(NAME_COLUMNS, max((len(printable(node)) for node in line.nodes), default=0))
     columns = max(LEAST_COLUMNS, console.width - wide - 2)
     text = Text()
-    for node in list(line.nodes)[:rows]:
+    for node in _chosen(line, rows):
         text.append(f"{printable(node)[:wide]:>{wide}} ")
         for stretch, alike in groupby(columns_of(line, node, columns)):
             sign, own = signs.of(stretch)
@@ -56,7 +62,7 @@ def nodes_text(line: Timeline, trainers: Mapping[int, str], console: Console, ro
     marks = marks_of(line, columns)
     row = "".join(MARKS[marks[at].kind][ascii_only] if at in marks else " " for at in range(columns))
     text.append(f"{' ' * wide} {row}\n", "bold")
-    text.append(f"{' ' * wide} {axis(line.end - line.begin, columns)}\n", "dim")
+    text.append(f"{' ' * wide} {axis(line.end - line.begin, columns, ends_now=ends_now)}\n", "dim")
     return text.append_text(_legend(line, trainers, signs))
 
 
@@ -97,12 +103,21 @@ class Signs:
                 return "x", "red"
 
 
-def axis(span_s: float, columns: int) -> str:
+def axis(span_s: float, columns: int, *, ends_now: bool = False) -> str:
     """Return the line of times below columns that stand for so many seconds: begin, middle and end."""
     begin, middle, end = "0 s", f"{span_s / 2:.0f} s", f"{span_s:.0f} s"
+    if ends_now:
+        begin, middle, end = f"{duration(span_s)} ago", f"{duration(span_s / 2)} ago", "now"
     gap = " " * max(1, columns // 2 - len(begin))
     rest = columns - len(begin) - len(gap) - len(middle) - len(end)
     return f"{begin}{gap}{middle}{' ' * max(1, rest)}{end}"
+
+
+def _chosen(line: Timeline, rows: int) -> list[str]:
+    """The nodes to show, in order; where they are too many, those that trainers had."""
+    used = {node for node, own in line.nodes.items() if any(s.use in TRAINERS for s in own)}
+    kept = set(sorted(line.nodes, key=lambda node: node not in used)[:rows])
+    return [node for node in line.nodes if node in kept]
 
 
 def _legend(line: Timeline, trainers: Mapping[int, str], signs: Signs) -> Text:

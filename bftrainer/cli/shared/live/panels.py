@@ -16,7 +16,8 @@ from bftrainer.cli.shared.trainers.table import left
 from bftrainer.cli.shared.trainers.worker_phases import PhaseTimes
 from bftrainer.series.timeline import rescales
 
-BAR = 20
+BAR, NAME = 16, 24
+"""The widths of bars, and of trainers' names at most."""
 SHOWN = 5
 """So many rescales and decisions are shown, the last."""
 
@@ -24,7 +25,8 @@ SHOWN = 5
 def trainers_table(trainers: Sequence[dict[str, Any]], times: PhaseTimes, now_s: float, rows: int) -> Table:
     """Return the trainers that have not ended, and the last that have, at most `rows` in all."""
     in_order = sorted(trainers, key=lambda t: (t["ended_at"] is not None, not t["members"], t["id"]))
-    table = Table("", "trainer", "", "done", "left", "nodes", "samples/s", "", box=None, pad_edge=False)
+    table = _one_line("", "trainer", "", "done", "left", "nodes", "samples/s", "")
+    table.expand, table.columns[-1].ratio, table.columns[1].max_width = True, 1, NAME
     for t in in_order[:rows]:
         done = t["samples"] / t["work"] if t["work"] else None
         table.add_row(
@@ -48,7 +50,7 @@ def _said(t: Mapping[str, Any]) -> str:
 
 def rescales_table(pauses: Sequence[dict[str, Any]], names: Mapping[int, str], shown: int = SHOWN) -> Table:
     """Return the last rescales with their pauses."""
-    table = Table("last rescales", "trainer", "nodes", "pause", "steps lost", box=None, pad_edge=False)
+    table = _one_line("last rescales", "trainer", "nodes", "pause", "steps lost")
     for r in rescales(pauses)[-shown:]:
         lost = whole(r.lost_steps) if r.lost_steps else "none"
         cells = (
@@ -63,12 +65,20 @@ def rescales_table(pauses: Sequence[dict[str, Any]], names: Mapping[int, str], s
 
 def decisions_table(events: Sequence[dict[str, Any]], names: Mapping[int, str], shown: int = SHOWN) -> Table:
     """Return the last plans: what led to them, and how many nodes each trainer got."""
-    table = Table("last decisions", "because", "nodes for", box=None, pad_edge=False)
+    table = _one_line("last decisions", "because", "nodes for")
     for e in [e for e in events if e["plan"]][-shown:]:
         given = {int(id_): len(nodes) for id_, nodes in e["plan"]["allocation"].items() if nodes}
         got = ", ".join(f"{names.get(id_, id_)} {n}" for id_, n in given.items()) or "nobody"
         cells = (moment(e["time"]).partition(" ")[2], cause(e, names), got)
         table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table
+
+
+def _one_line(*columns: str) -> Table:
+    """A table whose rows take one line each."""
+    table = Table(*columns, box=None, pad_edge=False)
+    for column in table.columns:
+        column.no_wrap, column.overflow = True, "ellipsis"
     return table
 
 
