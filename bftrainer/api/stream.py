@@ -138,6 +138,7 @@ async def send_feed(request: web.Request, caller: Caller, feed: Feed, answers: A
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         )
+        response.force_close()
         large = len(first or b"") > PIECE
         with answers.counted(caller.user, len(first or b"")) if large else nullcontext():
             await _sent(request, response, first)

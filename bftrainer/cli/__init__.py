@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "queue": "Show which trainers wait, why, and what would make them run.",
     "pool": "Show the nodes and who trains on them.",
     "events": "Show what happened, what was decided and what was done.",
+    "web": "Show all of it in a page, as it changes.",
     "metrics": "Show, draw or export the course of a trainer's metrics.",
     "logs": "Show what a trainer's workers printed.",
     "status": "Show the state of the daemon.",

@@ -38,7 +38,7 @@ def command(
     workers printed are escaped, as they could make a terminal show or do anything. Only files that belong to
     the trainer's user are read, no links: another user may have put others there.
     """
-    from bftrainer.cli.shared.trainers import worker_output
+    from bftrainer import worker_output
 
     if follow and as_json:
         raise click.UsageError("--follow prints lines as they come, and --json one object: leave out one")

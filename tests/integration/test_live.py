@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import torch
 
-from bftrainer.cli.shared.trainers import worker_output
+from bftrainer import worker_output
 from tests.support.audit import audit
 from tests.support.disturb import cancel
 from tests.support.processes import daemon_that_ends, read

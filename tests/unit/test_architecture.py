@@ -54,6 +54,8 @@ ALLOWED: dict[str, set[str]] = {
     "sitecheck": {"errors", "files", "model", "settings", "state_dir", "api"},
     "series": {"errors", "model"},
     "remote": {"api", "settings"},
+    "worker_output": {"errors", "files", "state_dir"},
+    "web": {"api", "errors", "worker_output"},
     "search": {"errors", "files", "model", "performance", "spec", "threads", "traces", "remote"},
     "demo": {"errors", "files", "settings", "api", "series"},
     "rehearsal": {"errors", "model", "api", "demo", "elastic", "settings", "spec"},

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.cli.shared.trainers.worker_output import _files
 from bftrainer.demo.session import DemoSession
 from bftrainer.errors import BftrainerError
 from bftrainer.replay import workload
@@ -18,6 +17,7 @@ from bftrainer.replay.calibrate import history
 from bftrainer.replay.record import storage
 from bftrainer.replay.sweep import grid
 from bftrainer.traces import logs, packed
+from bftrainer.worker_output import _files
 
 
 def no_files(folder: Path) -> list[Path]:

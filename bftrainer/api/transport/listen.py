@@ -56,8 +56,8 @@ def _user_name(uid: int) -> str:
         return str(uid)
 
 
-def bind_loopback(port: int) -> socket_.socket:
-    """Return a bound socket on a port of the loopback address, for metrics.
+def bind_loopback(port: int, setting: str = "metrics_port") -> socket_.socket:
+    """Return a bound socket on a port of the loopback address, as a setting names it.
 
     Raises:
         BftrainerError: The port is taken.
@@ -65,7 +65,7 @@ def bind_loopback(port: int) -> socket_.socket:
     try:
         return socket_.create_server((LOOPBACK, port))
     except OSError as error:
-        raise BftrainerError(f"metrics_port {port}: {error.strerror}; take another") from error
+        raise BftrainerError(f"{setting} {port}: {error.strerror}; take another") from error
 
 
 def bind_unix(socket: Path, *, for_all: bool) -> socket_.socket:

@@ -76,4 +76,9 @@ def client_options(command: F) -> F:
                 f"({type(error).__name__}: {str(error)[:100]}); bftrainer --debug shows where"
             ) from error
 
-    return json_option(config_option(_setting_option("state_dir", ITS_FOLDER)(cast(F, run))))
+    return json_option(daemon_options(cast(F, run)))
+
+
+def daemon_options(command: F) -> F:
+    """Add the options that say which daemon is meant: `--config` and `--state-dir`."""
+    return config_option(_setting_option("state_dir", ITS_FOLDER)(command))

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bftrainer import worker_output
 from bftrainer.api.client import Client, DaemonError
 from bftrainer.cli.shared.figures import figure
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.trainers import worker_output
 from bftrainer.cli.studies.tables import status_of
 from bftrainer.cli.studies.words import sparkline
 from bftrainer.errors import BftrainerError

@@ -38,7 +38,7 @@ def write(data: ReportData, path: Path) -> None:
             draft.open("wb") as raw,
             gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as file,
         ):
-            file.write(json.dumps(_plain(data), separators=(",", ":")).encode())
+            file.write(as_json(data))
     except OSError as error:
         raise ReportDataError(f"{path}: {error.strerror or error}; choose another file") from error
 
@@ -59,6 +59,11 @@ def read(path: Path) -> ReportData:
         raise ReportDataError(
             f"{path}: no record of a replay ({error}); write one with bftrainer replay --out NAME{SUFFIX}"
         ) from error
+
+
+def as_json(data: ReportData) -> bytes:
+    """Return a record as JSON: what the file has, unpacked."""
+    return json.dumps(_plain(data), separators=(",", ":")).encode()
 
 
 def _plain(data: ReportData) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import bftrainer.cli
+from bftrainer import worker_output
 from bftrainer.api.client import TrainerList
 from bftrainer.cli import (
     cancel_command,
@@ -28,7 +29,6 @@ from bftrainer.cli.shared.replays import calibration
 from bftrainer.cli.shared.replays import figures as replay_figures
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import printable, say
-from bftrainer.cli.shared.trainers import worker_output
 from bftrainer.replay.calibrate.compare import HistoryComparison, Line
 from bftrainer.state_dir.folder import user_name
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.cli.shared.trainers import worker_output
+from bftrainer import worker_output
 from bftrainer.errors import BftrainerError
 from bftrainer.state_dir.folder import user_name
 
@@ -54,7 +54,7 @@ def test_no_more_is_read_than_can_be_shown(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 def test_others_files_are_explained(tmp_path: Path) -> None:
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom bftrainer.cli.shared.trainers import worker_output\n"
+        "import os, sys\nfrom pathlib import Path\nfrom bftrainer import worker_output\n"
         "os.setuid(65534)\ntry:\n    worker_output.last_lines(Path(sys.argv[1]), 3, of=0)\n"
         "except Exception as error:\n    print(error)"
     )

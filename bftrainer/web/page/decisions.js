@@ -1,0 +1,99 @@
+// Decisions: what happened, the plan, how good it is and whether that is proven, and what moved, in a sentence.
+import { clock, figure, h, link, table } from "./dom.js";
+import { get } from "./feed.js";
+
+const SHOWN = 100;
+
+const some = (names) => (names.length > 4 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", "));
+
+/** What happened, in words. */
+export function happened({ kind, data }) {
+  if (kind === "NodesChanged") {
+    const parts = [];
+    if (data.joined.length) parts.push(`${some(data.joined)} joined`);
+    if (data.left.length) parts.push(`${some(data.left)} left`);
+    return `${parts.join(", ")}${data.reason ? ` (${data.reason})` : ""}`;
+  }
+  const who = data.trainer === undefined ? "" : ` of trainer ${data.trainer}`;
+  const more = ["node", "reason", "status"].filter((key) => data[key]).map((key) => data[key]).join(", ");
+  return `${kind.replace(/(?<!^)([A-Z])/g, (letter) => ` ${letter.toLowerCase()}`)}${who}${more ? `: ${more}` : ""}`;
+}
+
+/** How many nodes each trainer got before and gets now, where that differs. */
+export function moved(plan, before) {
+  const size = (one, id) => one?.allocation?.[id]?.length ?? 0;
+  const ids = new Set([...Object.keys(plan.allocation), ...Object.keys(before?.allocation ?? {})]);
+  return [...ids].map((id) => [Number(id), size(before, id), size(plan, id)]).filter(([, was, is]) => was !== is);
+}
+
+/** A sentence that names the numbers. */
+export function sentence(event, before, name) {
+  const plan = event.plan;
+  if (!plan) return `${happened(event)}: no new plan was needed.`;
+  const changes = moved(plan, before).map(([id, was, is]) =>
+    (was === 0 ? `${name(id)} gets ${is}` : is === 0 ? `${name(id)} gives all ${was} back` : `${name(id)} goes from ${was} to ${is}`));
+  const what = changes.length ? `${changes.slice(0, 6).join(", ")}${changes.length > 6 ? ` and ${changes.length - 6} more change` : ""}` : "all stay as they are";
+  const sure = plan.proven ? "no other split is better, which is proven"
+    : plan.bound !== null && Number.isFinite(plan.bound) ? `none can exceed ${figure(plan.bound)}` : "it is not proven that no other is better";
+  return `${happened(event)}. Of ${figure(event.pool_size)} in the pool, ${what}; the objective is ${figure(plan.objective)}, and ${sure}.`;
+}
+
+/** Each event with the plan before it. */
+export function paired(events) {
+  let before = null;
+  return events.map((event) => {
+    const pair = [event, before];
+    before = event.plan ?? before;
+    return pair;
+  });
+}
+
+export function decisions({ place, feed, id, tell }) {
+  const list = h("div"), only = h("input", { type: "checkbox", id: "planned", checked: true });
+  place.append(h("h1", {}, "Decisions"), h("div", { class: "bar" }, only, h("label", { for: "planned" }, "only with a plan")), list);
+  let known = -1, events = [], asking = false, closed = false;
+  const name = (number) => feed.trainers.get(number)?.name ?? `trainer ${number}`;
+
+  function show() {
+    const pairs = paired(events);
+    if (id !== null) {
+      const pair = pairs.find(([event]) => event.id === id);
+      list.replaceChildren(pair ? one(...pair) : h("p", {}, `The last ${SHOWN} events do not have number ${id}.`));
+      return;
+    }
+    const rows = pairs.filter(([event]) => event.plan || !only.checked).reverse();
+    list.replaceChildren(table(["time", "what moved and why", "method", "objective", "bound", "proof", "solved in"],
+      rows.map(([event, before]) => [link(`decisions/${event.id}`, clock(event.time)), sentence(event, before, name), event.plan?.allocator ?? "-",
+        figure(event.plan?.objective), figure(event.plan?.bound), event.plan ? (event.plan.proven ? "proven" : event.plan.fallback || "not proven") : "-",
+        event.plan ? `${figure(event.plan.solve_s * 1e3, 3)} ms` : "-"]), [3, 4, 6], "no decision yet"));
+  }
+
+  function one(event, before) {
+    const plan = event.plan;
+    return h("div", {}, h("p", {}, sentence(event, before, name)), h("p", {}, link("decisions", "all decisions")),
+      plan ? table(["trainer", "before", "now", "nodes"], Object.entries(plan.allocation).map(([who, nodes]) =>
+        [link(`trainer/${who}`, name(Number(who))), figure(before?.allocation?.[who]?.length ?? 0), figure(nodes.length), nodes.join(" ")]), [1, 2], "no trainer has nodes") : "",
+      h("h2", {}, "Actions"), table(["what", "trainer", "membership", "nodes"], event.actions.map((action) =>
+        [action.kind, name(action.trainer), figure(action.generation), (action.data.members ?? [action.data.node]).join(" ")]), [2], "none"));
+  }
+
+  async function read() {
+    if (asking) return;
+    asking = true;
+    try {
+      const asked = feed.decisions;
+      const found = await get(`/v1/events?limit=${SHOWN}`);
+      if (closed) return;
+      events = found;
+      known = asked;
+      show();
+    } catch (error) {
+      tell(error.message);
+    } finally {
+      asking = false;
+    }
+  }
+
+  only.addEventListener("change", show);
+  return { close() { closed = true; }, update() { if (feed.decisions !== known) read(); } };
+}

@@ -1,0 +1,42 @@
+// The promise to the host: what main jobs waited, with what we held and without; and the idle nodes left to them.
+import { clock, facts, figure, h, span, table } from "./dom.js";
+import { get } from "./feed.js";
+import { lines, theme } from "./draw.js";
+
+export function host({ place, feed }) {
+  const kept = h("div"), waits = h("div");
+  place.append(h("h1", {}, "Host"), h("p", {}, "No job of the main scheduler is to wait for us."), kept, waits);
+
+  get("/v1/admin/impact?days=7").then(show, (error) => waits.replaceChildren(
+    h("p", { class: "faint" }, `What main jobs waited is for admins: ${error.message}`)));
+
+  function show(found) {
+    const row = (name, one) => [name, figure(one.count), span(one.median_s), span(one.p90_s), span(one.p99_s), span(one.most_s)];
+    const picture = h("canvas", { role: "img", "aria-label": "Median and 90th percentile of waits by day" });
+    waits.replaceChildren(
+      h("h2", {}, `Main jobs that started in the last ${figure(found.days)} days`),
+      table(["", "jobs", "median", "90 of 100 within", "99 of 100 within", "longest"],
+        [row("could have been affected by us", found.affected), row("could not", found.unaffected), row("all", found.all)], [1, 2, 3, 4, 5]),
+      facts([["jobs that we gave nodes to", figure(found.given)], ["nodes given", figure(found.nodes)],
+        ["time to give them", `${span(found.vacate.median_s)} at the median, ${span(found.vacate.most_s)} at most`],
+        ["nodes that the scheduler took itself", figure(found.taken)], ["given in vain", figure(found.in_vain)]]),
+      ...found.notes.map((note) => h("p", {}, note)),
+      h("figure", {}, picture, h("figcaption", {}, "Waits by day: 90 of 100 jobs within (strong: could have been affected; faint: could not).")),
+      h("h2", {}, "The longest waits"),
+      table(["time", "job", "nodes", "waited", "because"], found.worst.map((one) =>
+        [clock(one.time), one.job, figure(one.nodes), span(one.wait_s), one.why || one.affected]), [2, 3], "no job waited"));
+    const day = (which) => found.per_day.map((one) => [one.begin, one[which].p90_s]).filter((point) => point[1] !== null);
+    lines(picture, [{ points: day("unaffected"), colour: theme("faint") }, { points: day("affected"), colour: theme("link") }],
+      { sayX: (at) => new Date(at * 1000).toLocaleDateString(), sayY: span, dots: true });
+  }
+
+  return {
+    update() {
+      const now = feed.status?.headroom;
+      if (!now) return;
+      kept.replaceChildren(h("h2", {}, "Idle nodes left to main jobs"), facts([["setting", now.setting],
+        ["promise", now.promised ? JSON.stringify(now.promised) : ""], ["wanted", figure(now.wanted)], ["of them idle now", figure(now.free)],
+        ["at risk", now.at_risk], ["state", feed.status.state], ["problems", feed.status.problems.join("; ")]]));
+    },
+  };
+}

@@ -1,0 +1,213 @@
+// The map: a cell per node or GPU, coloured by whose it is, now or at a moment of the last hours.
+import { clock, figure, h, link } from "./dom.js";
+import { get } from "./feed.js";
+import { colour, context, theme } from "./draw.js";
+
+const LABEL = 16, GAP = 10, PLAY_MS = 250, EVENTS = 2000;
+const order = new Intl.Collator("en", { numeric: true }).compare;
+
+/** Nodes by rack: what of a name comes before its last number. GPUs of a node stay together. */
+export function racks(names) {
+  const found = new Map();
+  for (const name of [...names].sort(order)) {
+    const rack = name.replace(/:\d+$/, "").replace(/\d+[^\d]*$/, "");
+    if (!found.has(rack)) found.set(rack, []);
+    found.get(rack).push(name);
+  }
+  return found;
+}
+
+/** Where each cell lies in so much width: the largest cells with which all fits into `room` pixels of height. */
+export function layout(groups, width, room) {
+  for (let cell = 26; ; cell -= cell > 10 ? 2 : 1) {
+    const places = [], labels = [], columns = Math.max(1, Math.floor(width / cell));
+    let top = 0, left = 0, deep = 0;
+    for (const [rack, names] of groups) {
+      const across = Math.min(columns, Math.max(Math.ceil(60 / cell), Math.ceil(Math.sqrt(names.length * 2))));
+      const wide = across * cell;
+      if (left && left + wide > width) { top += deep + GAP; left = deep = 0; }
+      labels.push([rack || "nodes", left, top]);
+      names.forEach((name, i) => places.push([name, left + (i % across) * cell, top + LABEL + Math.floor(i / across) * cell]));
+      deep = Math.max(deep, LABEL + Math.ceil(names.length / across) * cell);
+      left += wide + GAP;
+    }
+    if (top + deep <= room || cell <= 4) return { cell, places, labels, height: top + deep + 2 };
+  }
+}
+
+/** Who had which node after the event `at`: plans say who, changes of the pool say which nodes were there. */
+export function moment(events, at, pool) {
+  const there = new Set(pool), holders = new Map();
+  for (let i = events.length - 1; i > at; i--) {
+    const { kind, data } = events[i];
+    if (kind !== "NodesChanged") continue;
+    for (const node of data.joined) there.delete(node);
+    for (const node of data.left) there.add(node);
+  }
+  for (let i = at; i >= 0; i--) {
+    const allocation = events[i].plan?.allocation;
+    if (!allocation) continue;
+    for (const [id, nodes] of Object.entries(allocation)) for (const node of nodes) holders.set(node, Number(id));
+    break;
+  }
+  return { there, holders };
+}
+
+export function nodes({ place, feed, tell }) {
+  const canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": "Map of nodes; arrow keys move, Enter opens the trainer" });
+  const said = h("p", { "aria-live": "polite" }, "Point at a cell, or move with the arrow keys.");
+  const when = h("span", {}, "now"), slider = h("input", { type: "range", min: "0", max: "0", value: "0", "aria-label": "Moment" });
+  const play = h("button", { type: "button" }, "Play"), load = h("button", { type: "button" }, "Load the last hours");
+  const counts = h("p"), legend = h("p", { class: "faint" });
+  let drawn = null, at = null, past = null, events = [], cursor = 0, timer = null, index = new Map();
+
+  place.append(h("h1", {}, "Nodes"), counts, canvas, said,
+    h("div", { class: "bar" }, load, play, slider, when), legend);
+
+  function held(row) {
+    if (past) {
+      const id = past.holders.get(row.node);
+      return { id: past.there.has(row.node) ? id ?? null : null, role: id ? "member" : null,
+        state: past.there.has(row.node) ? "idle" : "busy" };
+    }
+    return row;
+  }
+
+  function paint(pen, name, x, y, cell) {
+    const row = feed.nodes.get(name);
+    if (!row) return;
+    const now = held(row), size = cell - (cell > 6 ? 2 : 1);
+    pen.fillStyle = theme("back");
+    pen.fillRect(x, y, cell, cell);
+    if (now.id !== null && now.id !== undefined) pen.fillStyle = colours(now.id);
+    else if (now.role) pen.fillStyle = drawn.tones.mark;
+    else pen.fillStyle = drawn.tones[now.state === "idle" ? "free" : now.state === "unused" ? "unused" : "busy"];
+    pen.fillRect(x, y, size, size);
+    if (now.role === "joining" && cell > 6) { pen.clearRect(x + 3, y + 3, size - 6, size - 6); }
+  }
+
+  const shades = new Map();
+  function colours(id) {
+    if (!shades.has(id)) shades.set(id, colour(id));
+    return shades.get(id);
+  }
+
+  function whole() {
+    shades.clear();
+    const groups = racks(feed.nodes.keys()), width = Math.max(200, place.clientWidth);
+    const found = layout(groups, width, Math.max(220, innerHeight - 330));
+    const { pen } = context(canvas, found.height);
+    drawn = { ...found, pen, tones: Object.fromEntries(["busy", "free", "unused", "mark"].map((n) => [n, theme(n)])) };
+    index = new Map(found.places.map((one) => [one[0], one]));
+    pen.fillStyle = theme("faint");
+    for (const [text, x, y] of found.labels) pen.fillText(text.slice(0, 24), x, y + 12);
+    for (const [name, x, y] of found.places) paint(pen, name, x, y, found.cell);
+  }
+
+  function words(name) {
+    const row = feed.nodes.get(name);
+    if (!row) return [];
+    const now = held(row), parts = [`${name}: `];
+    if (now.id !== null && now.id !== undefined) {
+      const own = feed.trainers.get(now.id);
+      parts.push(now.role === "joining" ? "starts for " : "trains ", link(`trainer/${now.id}`, own?.name ?? `trainer ${now.id}`),
+        own?.user ? ` of ${own.user}` : "");
+    } else if (now.role) parts.push("another user's trainer has it");
+    else if (now.state === "idle") parts.push("in the pool, no trainer needs it");
+    else parts.push(now.state === "unused" ? "unused, but not ours: " : "the main scheduler's: ", row.why || "busy");
+    if (!past && row.until) parts.push(`; until ${clock(row.until)}`);
+    if (!past && row.phase) parts.push(` (${row.phase} since ${clock(row.since)})`);
+    return parts;
+  }
+
+  function say(name) {
+    said.replaceChildren(...words(name));
+  }
+
+  function summary() {
+    const found = { held: 0, free: 0, busy: 0, unused: 0 };
+    for (const row of feed.nodes.values()) {
+      const now = held(row);
+      found[now.role || (now.id ?? null) !== null ? "held" : now.state === "idle" ? "free" : now.state === "unused" ? "unused" : "busy"]++;
+    }
+    counts.textContent = `${figure(feed.nodes.size)} ${feed.status?.unit ?? "node"}s: ${figure(found.held)} train, `
+      + `${figure(found.free)} idle in the pool, ${figure(found.unused)} unused, ${figure(found.busy)} with the main scheduler.`;
+    counts.dataset.held = found.held;
+    counts.dataset.free = found.free;
+    legend.replaceChildren(h("span", { class: "key free" }), " idle in the pool  ", h("span", { class: "key busy" }), " the main scheduler's  ",
+      h("span", { class: "key unused" }), " unused, not ours  ", "Other colours: a trainer each; hollow: its worker starts.");
+  }
+
+  function hit(event) {
+    if (!drawn) return null;
+    const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
+    return drawn.places.find(([, left, top]) => x >= left && x < left + drawn.cell && y >= top && y < top + drawn.cell)?.[0];
+  }
+
+  function go(step) {
+    cursor = Math.min(drawn.places.length - 1, Math.max(0, cursor + step));
+    whole();
+    const [name, x, y] = drawn.places[cursor] ?? [];
+    if (name === undefined) return;
+    drawn.pen.strokeStyle = theme("focus");
+    drawn.pen.lineWidth = 2;
+    drawn.pen.strokeRect(x, y, drawn.cell - 1, drawn.cell - 1);
+    say(name);
+  }
+
+  function show(value) {
+    at = value >= events.length ? null : value;
+    slider.value = String(value);
+    past = at === null ? null : moment(events, at, [...feed.nodes.values()].filter((n) => n.state === "idle").map((n) => n.node));
+    when.textContent = at === null ? "now" : clock(events[at].time);
+    whole();
+    summary();
+  }
+
+  function stop() {
+    clearInterval(timer);
+    timer = null;
+    play.textContent = "Play";
+  }
+
+  async function read() {
+    try {
+      events = await get(`/v1/events?limit=${EVENTS}`);
+    } catch (error) {
+      tell(error.message);
+      return;
+    }
+    slider.max = String(events.length);
+    show(events.length);
+  }
+
+  canvas.addEventListener("mousemove", (event) => { const name = hit(event); if (name) say(name); });
+  canvas.addEventListener("click", (event) => {
+    const name = hit(event), now = name && held(feed.nodes.get(name));
+    if (now?.id) location.hash = `#/trainer/${now.id}`; else if (name) say(name);
+  });
+  canvas.addEventListener("keydown", (event) => {
+    const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 20, ArrowUp: -20, Home: -1e9, End: 1e9 };
+    if (event.key in steps && drawn) { event.preventDefault(); go(steps[event.key]); }
+    if (event.key === "Enter") { const now = held(feed.nodes.get(drawn?.places[cursor]?.[0]) ?? {}); if (now.id) location.hash = `#/trainer/${now.id}`; }
+  });
+  load.addEventListener("click", read);
+  slider.addEventListener("input", () => { stop(); show(Number(slider.value)); });
+  play.addEventListener("click", async () => {
+    if (timer) { stop(); return; }
+    if (!events.length) await read();
+    let next = at ?? 0;
+    play.textContent = "Stop";
+    timer = setInterval(() => { show(next); if (next++ >= events.length) stop(); }, PLAY_MS);
+  });
+
+  return {
+    close: stop,
+    update(changes) {
+      const known = drawn && !changes.all && changes.nodes.every((name) => index.has(name) && feed.nodes.has(name));
+      if (!known) whole();
+      else if (!past) for (const name of changes.nodes) { const [, x, y] = index.get(name); paint(drawn.pen, name, x, y, drawn.cell); }
+      if (changes.all || changes.nodes.length) summary();
+    },
+  };
+}

@@ -1,0 +1,158 @@
+// One trainer: its nodes, speed and metrics on one time axis, the learnt curve, when it will end, logs, orders.
+import { clock, facts, figure, h, link, span, table } from "./dom.js";
+import { ask, get } from "./feed.js";
+import { colour, extent, gantt, lines, theme } from "./draw.js";
+
+const EVENTS = 1000, REPORTS = 1000, NODES = 64, EVERY_MS = 5000, LOG_MS = 1000, LOG_CHARS = 60000, METRICS = 6;
+
+/** When each node was a member: from the memberships that were published, until `end`. */
+export function stays(events, id, end) {
+  const open = new Map(), bars = new Map();
+  const close = (node, at) => { bars.get(node).push([open.get(node), at]); open.delete(node); };
+  for (const { time, actions } of events) {
+    for (const action of actions) {
+      if (action.trainer !== id || !action.data.members) continue;
+      const members = new Set(action.data.members);
+      for (const node of [...open.keys()]) if (!members.has(node)) close(node, time);
+      for (const node of members) if (!open.has(node)) { if (!bars.has(node)) bars.set(node, []); open.set(node, time); }
+    }
+  }
+  for (const node of [...open.keys()]) close(node, end);
+  return bars;
+}
+
+/** When it will end and how sure that is, in words. */
+export function ending(own, at) {
+  const ends = own.ends_in_s;
+  if (own.ended_at) return `ended ${clock(own.ended_at)}: ${own.status}${own.reason ? `, ${own.reason}` : ""}`;
+  if (!ends) return "not known: it has no amount of work";
+  if (ends.likely === null) return `not known: ${ends.unknown}`;
+  const range = [ends.early, ends.late].every((one) => one !== null) ? `; between ${clock(at + ends.early)} and ${clock(at + ends.late)}` : "";
+  return `probably ${clock(at + ends.likely)}, in ${span(ends.likely)}${range}${ends.waits ? `; it waits ${span(ends.waits)} of that` : ""}`;
+}
+
+export function trainer({ place, feed, id, about, tell }) {
+  const title = h("h1", {}, `Trainer ${id}`), head = h("div"), orders = h("div", { class: "bar" }), charts = h("div"), curve = h("div"), logs = h("div");
+  place.append(h("p", {}, link("trainers", "all trainers")), title, head, orders, charts, curve, logs);
+  let own = null, past = null, closed = false, timer = null, following = null, ends = {};
+
+  async function read() {
+    try {
+      const found = await Promise.all([get(`/v1/trainers/${id}`), get(`/v1/events?limit=${EVENTS}`),
+        get(`/v1/reports?trainer=${id}&limit=${REPORTS}`), get(`/v1/pauses?trainer=${id}&limit=${REPORTS}`)]);
+      if (closed) return;
+      own = found[0];
+      past = { events: found[1], reports: found[2], pauses: found[3], at: Date.now() / 1000 };
+      whole();
+    } catch (error) {
+      tell(error.message);
+    }
+    if (!closed && !own?.ended_at) timer = setTimeout(read, EVERY_MS);
+  }
+
+  function summary() {
+    const now = feed.trainers.get(id) ?? own;
+    if (!now) return;
+    title.textContent = `${now.name} (${id})`;
+    const work = now.work ? `${figure(now.samples)} of ${figure(now.work)} samples (${((100 * now.samples) / now.work).toFixed(1)} %)` : `${figure(now.samples)} samples`;
+    head.replaceChildren(facts([["status", now.reason && !now.ended_at ? `${now.status}: ${now.reason}` : now.status], ["it runs when", now.remedy], ["ends", ending(now, feed.at)],
+      ["user", now.user], ["nodes", `${now.members.length} train${now.nodes.length > now.members.length ? `, ${now.nodes.length - now.members.length} start` : ""}`],
+      ["speed", now.rate === null ? "-" : `${figure(now.rate)} samples/s`], ["done", work], ["step, epoch", `${figure(now.step)}, ${figure(now.epoch)}`],
+      ["metrics", Object.entries(now.metrics).map(([name, value]) => `${name} ${figure(value)}`).join(", ")],
+      ["note", now.note], ["its script was warned", (own?.warned ?? now.warned).join("; ")]]));
+  }
+
+  function whole() {
+    summary();
+    if (!past) return;
+    const { reports, pauses, events } = past, end = own.ended_at ?? past.at;
+    const bars = stays(events, id, end), begin = Math.min(end - 1, ...[...bars.values()].map((one) => one[0][0]), ...reports.slice(0, 1).map((r) => r.time));
+    const range = [begin, end], marks = [...new Set(pauses.map((p) => p.generation))].map((g) => pauses.find((p) => p.generation === g).time).filter((at) => at >= begin);
+    const names = [...new Set(reports.flatMap((r) => Object.keys(r.metrics)))].sort();
+    const shown = [...bars].slice(0, NODES), sayX = (at) => new Date(at * 1000).toLocaleTimeString();
+    const pictures = [];
+    const picture = (words, draw) => { const canvas = h("canvas", { role: "img", "aria-label": words }); pictures.push([canvas, draw]); return h("figure", {}, h("figcaption", {}, words), canvas); };
+    const metric = (name) => picture(name, (canvas) => lines(canvas, [{ points: reports.filter((r) => name in r.metrics).map((r) => [r.time, r.metrics[name]]), colour: theme("link") }],
+      { range, marks, sayX, sayY: figure, zero: false, height: 120 }));
+    charts.replaceChildren(h("h2", {}, "Over time"),
+      picture(`nodes${bars.size > NODES ? ` (${NODES} of ${bars.size})` : ""}; lines mark rescales`, (canvas) => gantt(canvas, shown.map(([name, own_]) => ({ name, bars: own_, colour: colour(id) })), { range, sayX, marks })),
+      picture("samples/s", (canvas) => lines(canvas, [{ points: reports.filter((r) => r.rate !== null).map((r) => [r.time, r.rate]), colour: theme("link") }], { range, marks, sayX, sayY: figure, height: 120 })),
+      ...names.slice(0, METRICS).map(metric),
+      names.length > METRICS ? h("p", { class: "faint" }, `${names.length - METRICS} more metrics: bftrainer metrics ${id}`) : "",
+      h("h2", {}, "Rescales"), table(["time", "what", "nodes", "stood still", "steps lost"], own.pauses.map((p) =>
+        [clock(p.time), p.kind, figure(p.size), span(p.pause_s), figure(p.lost_steps)]).reverse(), [2, 3, 4], "none yet"));
+    for (const [canvas, draw] of pictures) draw(canvas);
+    learnt();
+  }
+
+  function learnt() {
+    const known = own.scalability, sizes = known.sizes.filter((one) => one.node_class === null);
+    const canvas = h("canvas", { role: "img", "aria-label": "Speed by nodes: estimates with one standard error" });
+    const cost = (way, part) => own.costs[way][part];
+    const costs = [["a node joins: the members stand still", cost("up", "stall")], ["a newcomer's start", cost("up", "init")], ["a node leaves", cost("down", "stall")]];
+    curve.replaceChildren(h("h2", {}, "What is known of its speed"), h("figure", {}, canvas,
+      h("figcaption", {}, `Samples/s by nodes (${known.mode}); bars: one standard error of sizes that were tried. The next plan may ask for up to ${figure(known.may_ask_for)}.`)),
+      table(["nodes", "samples/s", "error", "windows", "from"], sizes.map((one) => [figure(one.nodes), figure(one.rate),
+        one.error === null ? "-" : `${(100 * one.error).toFixed(1)} %`, figure(one.windows), one.source]), [0, 1, 2, 3], "no size is known"),
+      table(["a rescale costs", "seconds", "error", "measured", "from"], costs.map(([words, one]) => [words, figure(one.seconds), figure(one.error_s), figure(one.count), one.source]), [1, 2, 3]));
+    const measured = sizes.filter((one) => one.error !== null);
+    lines(canvas, [{ points: known.points.length ? known.points : [[0, 0]], colour: theme("link"), band: measured.map((one) => [one.nodes, one.rate * (1 - one.error), one.rate * (1 + one.error)]) },
+      { points: measured.map((one) => [one.nodes, one.rate]), colour: theme("mark") }],
+      { sayX: figure, sayY: figure, dots: true, height: 180, range: extent(known.points.map((p) => p[0]), true) });
+  }
+
+  async function order(path, options, words) {
+    try {
+      await ask(path, options);
+      tell("");
+      said.textContent = words;
+      clearTimeout(timer);
+      read();
+    } catch (error) {
+      tell(error.message);
+    }
+  }
+
+  const said = h("span", { role: "status" });
+  if (!about.public) {
+    const cancel = h("button", { type: "button" }, "Cancel it");
+    const priority = h("input", { type: "number", min: "0.01", step: "any", value: "1", "aria-label": "Priority" });
+    cancel.addEventListener("click", () => {
+      if (cancel.dataset.sure) order(`/v1/trainers/${id}`, { method: "DELETE" }, "It is told to end; it writes a checkpoint first.");
+      cancel.textContent = cancel.dataset.sure ? "Cancel it" : "Really cancel? Press again";
+      if (cancel.dataset.sure) delete cancel.dataset.sure; else cancel.dataset.sure = "yes";
+    });
+    orders.append(cancel, h("label", {}, "priority ", priority),
+      h("button", { type: "button", onclick: () => order(`/v1/trainers/${id}/priority`, { method: "POST", body: JSON.stringify({ priority: Number(priority.value) }) }, `Its priority is ${priority.value} now.`) }, "Set"), said);
+    const follow = h("button", { type: "button" }, "Show what its workers print");
+    const texts = new Map();
+    logs.append(h("h2", {}, "Logs"), follow);
+    const print = async () => {
+      try {
+        const query = new URLSearchParams(Object.entries(ends).map(([node, end]) => [node, String(end)]));
+        for (const [node, part] of Object.entries(await get(`/logs/${id}?${query}`))) {
+          ends[node] = part.end;
+          if (!texts.has(node)) { texts.set(node, h("pre", { tabindex: "0", "aria-label": `Output on ${node}` })); logs.append(h("h3", {}, node), texts.get(node)); }
+          const box = texts.get(node), below = box.scrollHeight - box.scrollTop - box.clientHeight < 30;
+          if (part.text) box.textContent = (box.textContent + part.text).slice(-LOG_CHARS);
+          if (below) box.scrollTop = box.scrollHeight;
+        }
+        if (!texts.size) said.textContent = "Nothing has been printed yet.";
+      } catch (error) {
+        tell(error.message);
+      }
+      if (!closed) following = setTimeout(print, LOG_MS);
+    };
+    follow.addEventListener("click", () => { follow.disabled = true; print(); });
+  }
+
+  if (id === null) {
+    place.replaceChildren(h("p", {}, "The address names no trainer."));
+    return { update() {} };
+  }
+  read();
+  return {
+    close() { closed = true; clearTimeout(timer); clearTimeout(following); },
+    update(changes) { if (changes.all) whole(); else if (changes.trainers.includes(id)) summary(); },
+  };
+}
