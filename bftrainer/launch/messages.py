@@ -79,6 +79,7 @@ def start(launched: LaunchedTrainer, node: str, folders: Folders, how: StartConf
             "checkpoint_dir": str(folders.checkpoints(trainer, spec)),
             "checkpoint_every_s": spec.checkpoint_every_s,
             "batch": dict(spec.batch),
+            "partial": dict(spec.partial),
             "max_metrics": how.metrics,
             "name": spec.name,
             "folder": str(folder),

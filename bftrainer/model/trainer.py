@@ -101,6 +101,9 @@ class TrainerSpec:
     checkpoint_every_s: float = 5.0
     checkpoint_interval_s: float = 0.0  # a restart repeats so much: the script saves by itself, so often
     batch: tuple[tuple[str, int | str], ...] = ()  # overrides the script's: global, or per_node with lr
+    partial: tuple[
+        tuple[str, bool | int | str | tuple[str, ...]], ...
+    ] = ()  # overrides the script's, with `off`
     workers: int = 0  # processes on each node; 0: one for each device of the node
     stop_signal: str = ""  # torchrun: the ranks that get SIGTERM, `all` or `rank_0`; empty: by the script
     gpus: bool = False

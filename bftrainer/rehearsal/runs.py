@@ -93,7 +93,8 @@ def request(
     written: Mapping[str, Any], spec: TrainerSpec, plan: RunPlan, folder: Path, env: Mapping[str, str]
 ) -> dict[str, Any]:
     """What is submitted for a run: the user's spec, in a scratch folder, on the run's nodes, with curves by
-    which it gets all of them. A step has as many samples as on one node, also where it would have more."""
+    which it gets all of them. A step has as many samples as on one node, also where it would have more, and
+    all gradients: with partial back-propagation what comes out would depend on the number of nodes."""
     batch = {"batch": {"global": plan.batch}} if plan.batch and not spec.batch else {}
     left_out = {"gpus", "curves", "across", "weight", "priority", "curve"}
     here, there = str(Path(spec.workdir)), str(folder)
@@ -109,6 +110,7 @@ def request(
         "workdir": there,
         "env": {**{key: _moved(value, here, there) for key, value in spec.env}, **env},
         **batch,
+        **({"partial": False} if spec.launcher == "native" else {}),
         "checkpoint": {"every_s": min(spec.checkpoint_every_s, SOON_S)},
     }
 

@@ -140,6 +140,7 @@ def convert(
         checkpoint_every_s=spec.checkpoint.every_s,
         checkpoint_interval_s=spec.checkpoint.interval_s or 0.0,
         batch=spec.batch.items() if spec.batch else (),
+        partial=spec.parts(),
         stop_signal=spec.stop_signal or "",
         gpus=spec.gpus is not None,
         across=spec.points_across(),

@@ -156,6 +156,22 @@ class _Batch(Strict):
         return tuple(sorted(self.model_dump(by_alias=True, exclude_none=True).items()))
 
 
+class _Partial(Strict):
+    """Partial back-propagation: what parts are shares of, how learning rates follow, and full steps first."""
+
+    by: (
+        Literal["time", "modules"] | Annotated[list[Text], Field(min_length=1, max_length=MAX_WORDS)] | None
+    ) = None
+    lr: Literal["share", "none"] | None = None
+    warmup_steps: Annotated[Whole, Field(ge=0, le=10**9)] | None = None
+    warmup_epochs: Annotated[Whole, Field(ge=0, le=10**9)] | None = None
+
+    def items(self) -> tuple[tuple[str, int | str | tuple[str, ...]], ...]:
+        """The given keys with their values, sorted."""
+        given = {**self.model_dump(exclude_none=True), "off": False}
+        return tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in given.items()))
+
+
 class Spec(Strict):
     """A trainer spec as users write it; docs/trainer-spec.md says what each key means."""
 
@@ -178,6 +194,7 @@ class Spec(Strict):
     env: Annotated[dict[str, Lines], Field(max_length=MAX_WORDS)] = Field(default_factory=dict)
     checkpoint: _Checkpoint = _Checkpoint()
     batch: _Batch | None = None
+    partial: bool | _Partial | None = None
     stop_signal: Literal["all", "rank_0"] | None = None
     share: Literal["time"] | None = None
     memory_gb: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
@@ -262,6 +279,26 @@ class Spec(Strict):
                     f"leave {key} out, it is for launcher: torchrun"
                 )
         return self
+
+    @model_validator(mode="after")
+    def _parts_are_of_native_scripts(self) -> Spec:
+        if self.partial and self.launcher != "native":
+            raise ValueError(
+                f"partial: scripts under launcher: {self.launcher} average gradients by themselves; with "
+                "elastic.Run (launcher: native) the run does. Leave partial out"
+            )
+        if self.partial and self.batch is not None and self.batch.initial is not None:
+            raise ValueError(
+                "partial: a batch that adapts measures the noise of full gradients; give batch: {global: N} "
+                "or {per_node: N}, or leave partial out"
+            )
+        return self
+
+    def parts(self) -> tuple[tuple[str, int | str | tuple[str, ...]], ...]:
+        """As `TrainerSpec.partial` has it."""
+        if self.partial is None or isinstance(self.partial, bool):
+            return () if self.partial is None else (("off", not self.partial),)
+        return self.partial.items()
 
     @model_validator(mode="after")
     def _turns_can_be_taken(self) -> Spec:

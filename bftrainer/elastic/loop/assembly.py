@@ -232,7 +232,7 @@ def _averaging(
 ) -> tuple[Averaging, PartialSteps | None]:
     """What averages the gradients; the same again where each worker computes a part of them."""
     averaging = averagings.chosen(what, how.ddp, how.average, trainable)
-    options = overridden(how.partial, None)
+    options = overridden(how.partial, orders.partial if orders else {})
     if options is None:
         return averaging, None
     check_partial(what, policy, averaging)
@@ -253,6 +253,7 @@ def checked_run(
     settings: dict[str, object]
     settings = {"epochs": samples.epochs, "seed": samples.seed, "scheduler_every": how.scheduler_every}
     settings |= policy.limits if isinstance(policy, Adaptive) else {}
+    settings |= {"partial": how.partial} if how.partial else {}
     settings |= {"clip_norm": how.clip_norm} | ({"least_per_worker": least} if least > 1 else {})
     return CheckedRun(
         orders=orders,

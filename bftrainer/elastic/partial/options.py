@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 SHARES, RATES = ("time", "modules"), ("share", "none")
@@ -46,19 +46,17 @@ class Partial:
                 raise ValueError(f"partial: {name}={value!r}: give a whole number from 0 on")
 
 
-def overridden(given: Partial | None, spec: Mapping[str, Any] | None) -> Partial | None:
-    """A script's options, overridden by a spec's key `partial`: None says nothing, {"off": True} leaves
-    partial back-propagation out, and keys that a mapping lacks stay as the script has them.
+def overridden(given: Partial | None, spec: Mapping[str, Any]) -> Partial | None:
+    """A script's options, overridden by a spec's key `partial`: empty, it says nothing; {"off": True} leaves
+    partial back-propagation out; {"off": False} has it, and other keys are options in place of the script's.
 
     Raises:
         TypeError: what the script gives is no `Partial`.
     """
     if given is not None and not isinstance(given, Partial):
         raise TypeError(f"partial={given!r}: give elastic.Partial(...)")
-    if spec is None:
+    if not spec:
         return given
     if spec.get("off"):
         return None
-    base = given or Partial()
-    known = {each.name: getattr(base, each.name) for each in fields(Partial)}
-    return Partial(**{**known, **spec})
+    return replace(given or Partial(), **{name: value for name, value in spec.items() if name != "off"})

@@ -40,6 +40,7 @@ class Orders:
     checkpoint_dir: str
     checkpoint_every_s: float
     batch: dict[str, Any] = field(default_factory=dict)  # overrides the script's, see `policy.overridden`
+    partial: dict[str, Any] = field(default_factory=dict)  # overrides the script's, see `partial.options`
     n_min: int = 0  # the fewest nodes that the spec allows, and the most; 0: the agent did not say
     n_max: int = 0
     sizes: Sequence[int] = ()  # all that it allows, if it lists them

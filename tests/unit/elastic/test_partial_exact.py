@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -14,9 +14,18 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import TensorDataset
 
 from bftrainer import elastic
+from bftrainer.elastic.loop.peers import SingleProcess
 from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.partial.exchange import cuts, sent, sum_prefixes
 from bftrainer.elastic.partial.order import Completed, GradientOrder, ordered, role
+from bftrainer.elastic.partial.steps import TRIALS, PartialSteps
+from bftrainer.elastic.state.training_state import TrainingState
+from bftrainer.elastic.train.policy import FixedGlobal
+from bftrainer.elastic.train.sampler import RankShare
+from bftrainer.elastic.train.schedule import Schedule
+from bftrainer.elastic.train.trainable import Trainable
+from bftrainer.elastic.train.trained import ONE, trained
+from bftrainer.elastic.train.update import Update
 from tests.support.two_ranks import on_two_ranks
 
 # orders and roles
@@ -232,6 +241,78 @@ def test_models_without_an_order_are_refused_by_name(
 ) -> None:
     with pytest.raises(RuntimeError, match=words):
         train(model())
+
+
+# several workers
+
+
+class Two(SingleProcess):
+    """One of two workers that both have samples."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(TrainingState({"model": mlp(), "optimizer": mlp()}), lambda: None)
+        self.group, self.figures = group, dict[str, float]()
+
+    size = property(lambda self: 2)
+    working = property(lambda self: (0, 1))
+
+    def report(self, metrics: Mapping[str, float], *, now: bool) -> None:
+        self.figures |= metrics
+
+
+@pytest.mark.parametrize("lr", ["share", "none"])
+def test_a_parameters_mean_is_over_those_who_computed_it(lr: str) -> None:
+    """In the step after an even number of others, rank 0 computes the last half, and rank 1 all."""
+    data, weights = torch.rand(2, 3, 8, generator=torch.Generator().manual_seed(3)), (0.25, 0.75)
+
+    def work(group: Group) -> tuple[dict[str, torch.Tensor], dict[str, float], dict[str, float]]:
+        torch.manual_seed(0)
+        model = mlp()
+        what = trained(model, torch.optim.SGD(model.parameters(), lr=1.0), None)
+        steps = PartialSteps(elastic.Partial(lr=lr, by="modules"), what, Trainable({"": model}, 0))
+        update = Update(what, Schedule({}, None), None, None, FixedGlobal(6))
+        peers = Two(group)
+        steps.connect(update, peers)
+        names = [f".{name}" for name, _ in model.named_parameters()]
+        found = [[[float(len(names) - i), 1.0] for i in range(len(names))]] * TRIALS
+        state = TrainingState({"model": model, "optimizer": what.optimizers[ONE]})
+        steps.enters(state)
+        steps.load_state_dict({"names": names, "watched": found})
+        steps.step_begins(RankShare(0, 3, 6, state.position, 2))
+        steps.begin(group, weights[group.rank])
+        with steps.micro_batch(last=True):
+            model(data[group.rank]).square().mean().backward()
+        assert all(p.requires_grad for p in model.parameters())
+        steps.finish(ONE)
+        gradients = {name: p.grad for name, p in model.named_parameters()}
+        before = {name: p.detach().clone() for name, p in model.named_parameters()}
+        update.take(ONE, 0)
+        moved = {
+            name: ((before[name] - p) / gradients[name]).nanmean().item()
+            for name, p in model.named_parameters()
+        }
+        return gradients, moved, peers.figures
+
+    torch.manual_seed(0)
+    model = mlp()
+    alone: list[dict[str, torch.Tensor]] = []
+    for x in data:
+        model.zero_grad()
+        model(x).square().mean().backward()
+        alone.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
+    first, second = on_two_ranks(work)
+    for name in first[0]:
+        assert torch.equal(first[0][name], second[0][name])
+        is_last = name.partition(".")[0] in ("4", "6")
+        mean = sum(w * g[name] for w, g in zip(weights, alone, strict=True))
+        torch.testing.assert_close(first[0][name], mean if is_last else alone[1][name])
+        rate = 1.0 if is_last or lr == "none" else 0.75
+        assert first[1][name] == pytest.approx(rate, abs=1e-3)
+    total = 4 * (64 + 8)
+    assert first[2]["partial.bytes_full"] == 4 * total
+    assert (
+        first[2]["partial.bytes"] == 4 * (total / 2 + total) / 2
+    )  # rank 1 sends its first half, both a half
 
 
 class Wrapped(torch.nn.Module):

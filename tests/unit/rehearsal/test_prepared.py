@@ -100,6 +100,7 @@ def test_a_request_runs_in_the_copy_with_all_nodes_and_as_many_samples(tmp_path:
     assert body["env"] == {"OUT": "/scratch/work/out", "REHEARSAL": "/scratch"}
     assert body["nodes"] == {"min": 2, "max": 2, "workers": 1}
     assert body["batch"] == {"global": 24}
+    assert body["partial"] is False
     assert "weight" not in body
     assert "batch" not in runs.request(
         written, spec(tmp_path, batch=(("global", 8),)), plan, Path("/scratch"), {}
