@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType, ModuleType
 
-from bftrainer.messages import arguments, loop, ranks, state
+from bftrainer.messages import arguments, huggingface, lightning, loop, ranks, state
 from bftrainer.messages.diagnostic import Diagnostic
 
 SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
@@ -14,6 +14,8 @@ SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
         "What is given to elastic.Run": arguments,
         "The state that nodes share": state,
         "Scripts on torchrun and Horovod": ranks,
+        "Hugging Face's Trainer": huggingface,
+        "Lightning's Trainer": lightning,
     }
 )
 """Title of a section of the page -> the module with its messages, in the order of their numbers."""

@@ -119,7 +119,7 @@ def test_processes_train_together_or_the_trainer_fails(tmp_path: Path) -> None:
     if "bare" in scripts:
         (warned,) = ended["each all"]["warned"]
         assert warned.startswith("each of the 2 ranks reads all training data by itself"), ended["each all"]
-        assert warned.endswith("give it to accelerator.prepare, as the model")
+        assert "give the loader to accelerator.prepare" in warned
         assert ended["bare"]["warned"] == []
         assert ended["bare"]["status"] == "completed", ended["bare"]["reason"]
         for rank in (0, 1):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bftrainer.elastic.process.refusal import RefusedError
+from bftrainer.messages.ranks import NOT_SAVED, SECOND_TRAINING
 
 if TYPE_CHECKING:
     from bftrainer.elastic.state.checkpoint import Checkpoints
@@ -59,9 +60,7 @@ class JobState:
         snapshot = {"format": 1, "position": position, "parts": dict(state)}
         written = files.save(snapshot, self._generation)
         if files.unreadable:
-            raise CheckpointError(
-                f"{files.error.splitlines()[0]}; save tensors, numbers, texts, lists and dictionaries alone"
-            )
+            raise CheckpointError(NOT_SAVED.say(why=files.error.splitlines()[0]))
         self.saved_now()
         return written
 
@@ -96,9 +95,5 @@ def begin_training(job: Any) -> None:
         RefusedError: one has begun before, for example of another fold.
     """
     if job in _begun:
-        raise RefusedError(
-            "this script begins a second training, which would go on from the checkpoints of the first and "
-            "train nothing: make a trainer of each, with a spec of its own, such as "
-            "`command: [python, train.py, --fold, '2']`. Evaluations may follow a training"
-        )
+        raise RefusedError(SECOND_TRAINING.say())
     _begun.add(job)

@@ -7,23 +7,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bftrainer.messages.ranks import ACCELERATE_COUNTS, LIGHTNING_COUNTS, OTHER_COUNT, OTHER_STEP, TOO_LONG
+
 MOST_BYTES = 64 << 20
 """A rank takes no more from another at once: who answers may be a stranger that has joined first."""
 
 GROUP = "torch.distributed"
-REMEDIES = {
-    GROUP: (
-        "Call torch.distributed.init_process_group() before the first step, with RANK, WORLD_SIZE, "
-        "MASTER_ADDR and MASTER_PORT as they are, and train with DistributedDataParallel; or say nodes: "
-        "{min: 1, max: 1, workers: 1} for work on one process"
-    ),
-    "accelerate": (
-        "Where there are no GPUs, say TrainingArguments(use_cpu=True) or Accelerator(cpu=True), before "
-        "anything else asks accelerate for its state"
-    ),
-    "Lightning": "Say Trainer(**elastic.arguments(), ...), and give no strategy of one device",
-}
-"""What to do where one of these counts other ranks than there are."""
 
 
 def highest(values: Sequence[int]) -> list[int]:
@@ -61,7 +50,7 @@ def exchanged(value: Any) -> list[Any]:
     text = json.dumps(value).encode()
     [most] = highest([len(text)])
     if not 0 < most <= MOST_BYTES:
-        raise ValueError(f"a rank's value has {most} bytes; at most {MOST_BYTES} are exchanged")
+        raise ValueError(TOO_LONG.say(size=most, most=MOST_BYTES))
     mine = torch.frombuffer(bytearray(text.ljust(most)), dtype=torch.uint8).to(_device())
     every = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(every, mine)
@@ -99,8 +88,10 @@ def apart(size: int, said: Mapping[str, int]) -> str:
     if not wrong:
         return ""
     told = " and ".join(f"{who} counts {count}" for who, count in wrong.items())
-    remedy = next((REMEDIES[who] for who in reversed(wrong) if who in REMEDIES), REMEDIES[GROUP])
-    return f"this run has {size} processes, but {told}: each would train by itself, on all samples. {remedy}"
+    if "Lightning" in wrong:
+        return LIGHTNING_COUNTS.say(size=size, who=told)
+    message = ACCELERATE_COUNTS if "accelerate" in wrong else OTHER_COUNT
+    return message.say(size=size, who=told)
 
 
 def require_same_start(step: int) -> None:
@@ -111,7 +102,4 @@ def require_same_start(step: int) -> None:
     """
     found = highest([step, -step])
     if found != [step, -step]:
-        raise ValueError(
-            f"this rank resumes from step {step}, others from {-found[1]} to {found[0]}: a shared file "
-            "system shows them different checkpoints"
-        )
+        raise ValueError(OTHER_STEP.say(step=step, lowest=-found[1], highest=found[0]))

@@ -39,6 +39,7 @@ from bftrainer.elastic.process.metrics import Figures, whole_training
 from bftrainer.elastic.process.refusal import tell_of_refusals
 from bftrainer.elastic.process.warnings import note
 from bftrainer.elastic.recorded import watcher
+from bftrainer.messages.ranks import WEIGHTS_APART
 
 if TYPE_CHECKING:
     import torch
@@ -46,10 +47,6 @@ if TYPE_CHECKING:
     from bftrainer.elastic.frameworks.replica_check import SameWeights
 
 MANY = 1_000
-APART = (
-    "Train with DistributedDataParallel, or average gradients (torch.distributed.all_reduce) before "
-    "optimizer.step()"
-)
 REPORT_EVERY_S = 0.2
 """Reports of progress are at least this far apart."""
 
@@ -239,7 +236,7 @@ class Job(Ranks):
 
         replicas.end()
         for number, model in enumerate(models):
-            self._same.setdefault(number, SameWeights(APART)).after_step(model)
+            self._same.setdefault(number, SameWeights(WEIGHTS_APART)).after_step(model)
 
     def _fail(self, reason: str) -> None:
         """Have the trainer fail at once: another start would come to the same."""

@@ -41,6 +41,7 @@ from bftrainer.elastic.horovod import place
 from bftrainer.elastic.process import warnings
 from bftrainer.elastic.process.channel import VARIABLE
 from bftrainer.elastic.process.warnings import note
+from bftrainer.messages.ranks import RANKS_APART
 
 TENSORS, EACH = 8, 2
 """Of so many of an optimizer's tensors so many elements are noted."""
@@ -49,13 +50,6 @@ SHARDED = ("_is_flat_param", "_fsdp_flattened", "ds_id", "tensor_model_parallel"
 """Attributes of tensors of which each rank has a part of its own."""
 OWN_RANKS = ("deepspeed", "megatron", "colossalai", "fairscale")
 """Libraries that step each rank's part of a model with an optimizer of PyTorch."""
-REMEDY = (
-    "Wrap the model in DistributedDataParallel (accelerate: accelerator.prepare; Horovod: the optimizer in "
-    "hvd.DistributedOptimizer), or all_reduce gradients before optimizer.step(): rank 0's model is what "
-    "counts. If the script averages weights at times, this goes away; where ranks may differ, call "
-    "job.compare()"
-)
-
 
 HOROVODS = "horovod.torch.optimizer"
 """Optimizers of this module call the hooks of a step twice: for themselves, and for what they wrap."""
@@ -191,10 +185,14 @@ class Replicas:
     def _said(self, mine: _Stepped, rank: int, found: Apart) -> str:
         optimizer = mine.optimizer()
         parameter = mine.places[found.index][2]
-        return (
-            f"the ranks do not train one model: parameter {parameter} of {type(optimizer).__name__} is "
-            f"{found.mine:.6g} on rank 0, {found.theirs:.6g} on rank {rank} after {found.steps} steps, and "
-            f"weights were the same after none of {found.compared}. {REMEDY}"
+        return RANKS_APART.say(
+            parameter=parameter,
+            optimizer=type(optimizer).__name__,
+            mine=found.mine,
+            theirs=found.theirs,
+            rank=rank,
+            steps=found.steps,
+            compared=found.compared,
         )
 
     def _warn(self, what: str, text: str) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import sys
 import weakref
 from typing import Any
 
@@ -20,10 +19,8 @@ from torch.utils.data import (
 )
 
 from bftrainer.elastic.checks.same_data import entries
+from bftrainer.messages.ranks import EPOCH_FILLED_UP, EPOCH_NOT_EVEN, WHOLE_DATA
 
-REMEDY = "give the loader sampler=DistributedSampler(...), and call its set_epoch(epoch)"
-OF_ACCELERATE = "give it to accelerator.prepare, as the model"
-DEPENDS = "What is trained depends on the number of ranks"
 FINGERPRINT = "_fingerprint"
 """What data sets of Hugging Face say of their content."""
 
@@ -65,13 +62,7 @@ class WholeData:
 
     def told(self, size: int) -> str:
         """What is warned of where all of `size` ranks read all of the same data."""
-        accelerate = sys.modules.get("accelerate.state")
-        has_accelerate = accelerate is not None and accelerate.is_initialized()
-        return (
-            f"each of the {size} ranks reads all training data by itself: an epoch has {size} times its "
-            "samples, and without shuffling all ranks have the same batches. To share it, "
-            f"{OF_ACCELERATE if has_accelerate else REMEDY}"
-        )
+        return WHOLE_DATA.say(size=size)
 
 
 def mark_of(loader: Any) -> str:
@@ -110,16 +101,10 @@ def uneven(loader: Any) -> str:
         filled = "accelerate fills it up with samples that the epoch has had"
         done = filled if shard.even_batches else "ranks have different numbers of them, which weigh alike"
         if left := length % total:
-            return (
-                f"the last step of each epoch has {left} samples, not {total}: {done}. {DEPENDS}: leave "
-                f"{left} of the {length} samples out, or take a batch that divides them"
-            )
+            return EPOCH_FILLED_UP.say(left=left, total=total, done=done, length=length)
     if isinstance(sampler, DistributedSampler) and not sampler.drop_last:
         data: Any = sampler.dataset
         ranks, length = sampler.num_replicas, len(data)
         if left := length % ranks:
-            return (
-                f"an epoch of {length} samples is no multiple of {ranks} ranks: DistributedSampler takes "
-                f"{ranks - left} of them twice. {DEPENDS}: leave {left} of them out, or narrow nodes"
-            )
+            return EPOCH_NOT_EVEN.say(length=length, ranks=ranks, twice=ranks - left, left=left)
     return ""

@@ -8,6 +8,7 @@ import torch
 
 from bftrainer.elastic.frameworks.fixed_batch import Cut
 from bftrainer.elastic.process.refusal import RefusedError
+from bftrainer.messages.ranks import DATA_READ_EARLY
 
 
 class EvenBatches:
@@ -49,10 +50,7 @@ class EvenBatches:
             RefusedError: one has begun: its first batches are another epoch's.
         """
         if self._begun:
-            raise RefusedError(
-                "the training's data was read before the checkpoint: with this strategy of Lightning, "
-                "compute the number of steps without trainer.estimated_stepping_batches"
-            )
+            raise RefusedError(DATA_READ_EARLY.say())
         self._epoch, self._first = epoch, step
 
     def __len__(self) -> int:

@@ -8,6 +8,7 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from bftrainer.elastic.process.refusal import RefusedError
+from bftrainer.messages.ranks import UNEVEN, UNEVEN_NOW
 
 MOST_SIZES = 10_000
 MOST_LISTED = 8
@@ -29,7 +30,7 @@ def cut(total: int, size: int, at_most: int | None = None) -> Cut:
     """
     share, rest = divmod(total, size)
     if rest or not share:
-        raise RefusedError(f"a global batch of {total} cannot be shared out evenly between {size} nodes")
+        raise RefusedError(UNEVEN_NOW.say(total=total, size=size))
     parts = next(n for n in range(math.ceil(share / (at_most or share)), share + 1) if not share % n)
     return Cut(share // parts, parts)
 
@@ -44,11 +45,8 @@ def require_even(total: int, sizes: Sequence[int]) -> None:
     if odd is None:
         return
     all_cut = _cut_by_all(sizes, at_most=100 * total) if sizes[-1] <= total else 0
-    remedy = f"take {max(round(total / all_cut), 1) * all_cut}, or " if all_cut else ""
-    raise RefusedError(
-        f"a global batch of {total} cannot be shared out evenly between {odd} nodes, and the spec allows "
-        f"{_told(sizes)}: {remedy}set nodes so that every number of them divides the batch"
-    )
+    other = f", or take {max(round(total / all_cut), 1) * all_cut}" if all_cut else ""
+    raise RefusedError(UNEVEN.say(total=total, odd=odd, sizes=_told(sizes), other=other))
 
 
 def _cut_by_all(sizes: Sequence[int], at_most: int) -> int:

@@ -10,6 +10,8 @@ import torch
 from bftrainer.elastic.checks.own_weights import some
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.train.modes import evaluating
+from bftrainer.messages.diagnostic import Diagnostic
+from bftrainer.messages.ranks import CHECKPOINT_LACKS, FROZEN_LATER, ROUNDED
 
 NARROW = (torch.float32, torch.bfloat16, torch.float16)
 """Types that a model may be made in before a framework converts it."""
@@ -35,12 +37,7 @@ class AsAtStart:
         changed = sorted(_frozen(model) ^ self._frozen)
         changed += sorted({*modes} ^ {*before}) if model.training else []
         if changed:
-            raise RefusedError(
-                f"{changed[0]} and {len(changed) - 1} more parameters or layers were frozen or unfrozen "
-                "while the script trains. After a restart they would be as at the beginning, and gradients "
-                "of other nodes are not averaged: make a trainer of each phase, which begins with the "
-                "weights of the one before"
-            )
+            raise RefusedError(FROZEN_LATER.say(first=changed[0], more=len(changed) - 1))
 
 
 def require_names(names: Set[str], model: torch.nn.Module) -> None:
@@ -56,12 +53,7 @@ def require_names(names: Set[str], model: torch.nn.Module) -> None:
             same.setdefault(id(value), []).append(name)
     lacks = [own[0] for own in same.values() if not names & set(own)]
     if lacks and len(lacks) < len(same):  # all: they have other names altogether, such as a wrapper's
-        raise RefusedError(
-            f"the checkpoint lacks {len(lacks)} of {len(same)} weights under the names that the model "
-            f"has, such as {lacks[0]}: after a change of nodes they would begin anew. Some versions of "
-            "transformers save some models so that they cannot go on: take another version of it, or "
-            "another model"
-        )
+        raise RefusedError(CHECKPOINT_LACKS.say(count=len(lacks), all=len(same), name=lacks[0]))
 
 
 class Restored:
@@ -69,12 +61,11 @@ class Restored:
 
     Args:
         state: tensors by the names of the model's parameters; other values are left out.
-        hooks: what of the framework's may have changed weights since.
-        remedy: what to do instead.
+        changed: what is said of a weight that the framework's own functions have changed since.
     """
 
-    def __init__(self, state: Mapping[str, Any], hooks: str, remedy: str) -> None:
-        self._hooks, self._remedy = hooks, remedy
+    def __init__(self, state: Mapping[str, Any], changed: Diagnostic) -> None:
+        self._changed = changed
         self._some = {
             name: some(value).cpu().clone() for name, value in state.items() if torch.is_tensor(value)
         }
@@ -97,15 +88,8 @@ class Restored:
             if not is_whole or torch.equal(before, now := some(value).cpu()):
                 continue
             if narrow := [each for each in NARROW if torch.equal(before.to(each).to(now.dtype), now)]:
-                raise RefusedError(
-                    f"{name} is what the checkpoint has, rounded to {narrow[0]}: the model is made in that, "
-                    f"and is converted to {now.dtype} after it has been restored. Make it in {now.dtype} at "
-                    f"once, such as by torch.set_default_dtype({now.dtype})"
-                )
-            raise RefusedError(
-                f"{name} is not what the checkpoint has: {self._hooks} changes it, and is called again "
-                f"after every change of nodes. {self._remedy}"
-            )
+                raise RefusedError(ROUNDED.say(name=name, narrow=narrow[0], wide=now.dtype))
+            raise RefusedError(self._changed.say(name=name))
 
 
 def _frozen(model: torch.nn.Module) -> frozenset[str]:

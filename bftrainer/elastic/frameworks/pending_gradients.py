@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from bftrainer.elastic.process.warnings import note_warning
+from bftrainer.messages.ranks import GRADIENTS_WAIT
 
 MOST = 64
 """A change of nodes waits for so many batches at most."""
@@ -47,10 +48,7 @@ class OpenWindows:
         if self._waited <= MOST:
             return is_open
         self._waited = 0
-        note_warning(
-            f"for {MOST} batches some optimizer had gradients that its step had not taken. Nodes change all "
-            "the same, and these gradients are lost: step it, or set them to zero, at the end of some batch"
-        )
+        note_warning(GRADIENTS_WAIT.say(batches=MOST))
         return False
 
     def _waits(self, optimizer: torch.optim.Optimizer) -> bool:

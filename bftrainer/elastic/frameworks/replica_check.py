@@ -17,6 +17,8 @@ from bftrainer.elastic.checks.comparison import difference
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.warnings import note_warning
 from bftrainer.elastic.state.leaves import Sample, leaves_of, sample
+from bftrainer.messages.diagnostic import Diagnostic
+from bftrainer.messages.ranks import BUFFER_APART
 
 EVERY = 100
 SOON = (1, 2, 10, 30)
@@ -30,12 +32,12 @@ class SameWeights:
     Statistics of normalisation layers are left out: they are each rank's own.
 
     Args:
-        remedy: how gradients are averaged in this framework.
+        apart: what is said of weights that differ, with how this framework averages gradients.
     """
 
-    def __init__(self, remedy: str) -> None:
+    def __init__(self, apart: Diagnostic) -> None:
         replicas.end()
-        self._remedy = remedy
+        self._apart = apart
         self._steps = 0
         self._told = False
 
@@ -62,10 +64,7 @@ class SameWeights:
     def _refuse(self, mine: Sample) -> None:
         said = _apart(mine)
         if said:
-            raise RefusedError(
-                f"the ranks do not have the same weights any more: {said}. Their gradients are not averaged, "
-                f"or something changes weights on each rank by itself. {self._remedy}"
-            )
+            raise RefusedError(self._apart.say(difference=said))
 
     def _tell(self, mine: Sample) -> None:
         said = _apart(mine)
@@ -73,11 +72,7 @@ class SameWeights:
             return
         self._told = True
         if dist.get_rank() == 0:
-            note_warning(
-                f"a buffer follows each rank's own samples: {said}. Rank 0's counts, so what comes out "
-                "depends on the number of nodes: sum or average what it follows over all ranks "
-                "(torch.distributed.all_reduce) where you change it"
-            )
+            note_warning(BUFFER_APART.say(difference=said))
 
 
 def _samples(model: torch.nn.Module) -> tuple[Sample, Sample]:

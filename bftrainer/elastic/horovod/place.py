@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from bftrainer.elastic.horovod import mend
+from bftrainer.messages.ranks import HOROVOD_EARLY, NO_DRIVER, NO_INTERFACE
 
 NAMES = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
 DRIVER = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
@@ -57,7 +58,7 @@ def take(address: str, local_rank: int = 0) -> None:
     """
     horovod = sys.modules.get("horovod.torch")
     if horovod is not None and horovod.is_initialized():
-        raise RuntimeError("call elastic.attach() before hvd.init(): rank and size come from it")
+        raise RuntimeError(HOROVOD_EARLY.say())
     os.environ.setdefault("HOROVOD_GLOO_IFACE", interface_of(address))
     place = _ask(f"{os.environ['HOROVOD_HOSTNAME']}:{local_rank}")
     if place[0] < 0:
@@ -78,9 +79,7 @@ def interface_of(address: str) -> str:
     for name, entries in psutil.net_if_addrs().items():
         if any(entry.address == wanted for entry in entries):
             return str(name)
-    raise RuntimeError(
-        f"no network interface has address {address}; set HOROVOD_GLOO_IFACE in the spec's env"
-    )
+    raise RuntimeError(NO_INTERFACE.say(address=address))
 
 
 class DriversBoard:
@@ -125,6 +124,6 @@ def _ask(worker: str) -> list[int]:
         return [int(part) for part in connection.getresponse().read().split(b",")]
     except (OSError, http.client.HTTPException, ValueError) as error:
         at = f"{connection.host}:{connection.port}"
-        raise RuntimeError(f"the Horovod driver at {at} gives no place: {error}") from error
+        raise RuntimeError(NO_DRIVER.say(at=at, why=error)) from error
     finally:
         connection.close()

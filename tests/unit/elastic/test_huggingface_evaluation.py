@@ -67,7 +67,7 @@ def test_a_trainer_that_gathers_all_leaves_out_what_was_filled_up(capsys: pytest
         for _ in range(2):
             loader = SimpleNamespace(dataset=range(13))
             assert trainer.evaluation_loop(loader, description="Evaluation") == rows
-    assert capsys.readouterr().err.count("13 samples in batches of 4 ends with one of 1.") == 2
+    assert capsys.readouterr().err.count("13 samples in batches of 4 ends with one of 1, which") == 2
 
 
 def test_batches_that_are_all_full_are_not_told() -> None:

@@ -310,7 +310,7 @@ def test_figures_of_before_are_known_after_a_start(
     assert [known for part in parts for known in part.known] == whole.known and whole.known[5] is not None
     assert float(parts[-1].trainer.callback_metrics["mean"]) == float(whole.trainer.callback_metrics["mean"])
     told = capsys.readouterr().err
-    assert told.count("own counts by itself, and a checkpoint lacks it") == 1
+    assert told.count("own counts by itself, and no checkpoint has") == 1
     assert "counts counts by itself" not in told, "it is logged"
 
 

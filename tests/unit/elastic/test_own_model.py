@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from bftrainer.elastic.frameworks.model_check import AsAtStart, Restored
+from bftrainer.messages.lightning import NOT_RESTORED
 
 
 def test_layers_that_are_unfrozen_are_named() -> None:
@@ -36,12 +37,12 @@ def test_layers_that_are_put_into_evaluation_mode_while_a_model_trains_are_named
 
 def test_weights_that_change_after_they_were_restored_are_named() -> None:
     model = torch.nn.BatchNorm1d(3)
-    restored = Restored({**model.state_dict(), "extra": "a text"}, "on_fit_start", "Do that in __init__")
+    restored = Restored({**model.state_dict(), "extra": "a text"}, NOT_RESTORED)
     restored.require_unchanged(model)
     with torch.no_grad():
         model.bias.fill_(0.5)
     with pytest.raises(
-        ValueError, match=r"bias is not what the checkpoint has: on_fit_start .*Do that in __init__"
+        ValueError, match=r"bias is not what the checkpoint has: on_fit_start .*Do that in __init__.*BFT-429"
     ):
         restored.require_unchanged(model)
 
@@ -52,13 +53,13 @@ def test_a_checkpoint_that_lacks_weights_is_refused_but_for_tied_and_frozen_ones
     state = {name: value for name, value in model.state_dict().items() if name != "head.weight"}
 
     def restored(**more: torch.Tensor) -> Restored:
-        return Restored({**state, **more}, "on_fit_start", "Do that in __init__")
+        return Restored({**state, **more}, NOT_RESTORED)
 
     restored().require_complete(model)
     state.pop("body.bias")
-    with pytest.raises(ValueError, match=r"lacks 1 of 3 weights .*, such as body\.bias: after a change"):
+    with pytest.raises(ValueError, match=r"lacks 1 of 3 weights .*, such as body\.bias\. .*BFT-217"):
         restored().require_complete(model)
     model["body"].bias.requires_grad_(False)
     restored().require_complete(model)
     wrapped = {f"module.{name}": value for name, value in model.state_dict().items()}
-    Restored(wrapped, "on_fit_start", "Do that in __init__").require_complete(model)
+    Restored(wrapped, NOT_RESTORED).require_complete(model)

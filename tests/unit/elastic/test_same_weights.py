@@ -11,17 +11,18 @@ import torch
 from torch import distributed as dist
 from torch.multiprocessing.spawn import start_processes
 
-from bftrainer.elastic.attach.job import APART, Job
+from bftrainer.elastic.attach.job import Job
 from bftrainer.elastic.frameworks import replica_check
 from bftrainer.elastic.frameworks.replica_check import EVERY, SOON, SameWeights
 from bftrainer.elastic.process import warnings
+from bftrainer.messages import lightning, ranks
 
 
 def test_ranks_are_compared_soon_after_the_start_and_then_now_and_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compared: list[int] = []
-    same, model = SameWeights("remedy"), torch.nn.Linear(1, 1)
+    same, model = SameWeights(lightning.WEIGHTS_APART), torch.nn.Linear(1, 1)
     monkeypatch.setattr(same, "compare", lambda _: compared.append(same._steps))
     for _ in range(2 * EVERY):
         same.after_step(model)
@@ -29,7 +30,7 @@ def test_ranks_are_compared_soon_after_the_start_and_then_now_and_then(
 
 
 def test_a_process_alone_has_nothing_to_compare() -> None:
-    SameWeights("remedy").compare(torch.nn.Linear(1, 1))
+    SameWeights(lightning.WEIGHTS_APART).compare(torch.nn.Linear(1, 1))
 
 
 def test_two_ranks_say_what_is_apart(tmp_path: Path) -> None:
@@ -39,9 +40,13 @@ def test_two_ranks_say_what_is_apart(tmp_path: Path) -> None:
     assert first["statistics"] == second["statistics"] == "nothing is said"
     assert first["rounding"] == second["rounding"] == "nothing is said"
     words = "the ranks do not have the same weights any more: 0.bias is 1 on rank 0, 2 on rank 1. "
-    assert first["weights"].startswith(words) and first["weights"].endswith("by itself. Do so")
+    assert first["weights"].startswith(words) and "manual_backward" in first["weights"]
     assert first["weights"] == second["weights"], "all ranks end at once"
-    assert first["job"] == second["job"] == first["weights"].replace("Do so", APART)
+    assert (
+        first["job"]
+        == second["job"]
+        == ranks.WEIGHTS_APART.say(difference=words.partition(": ")[2].removesuffix(". "))
+    )
     assert first["buffer"].startswith(
         "a buffer follows each rank's own samples: seen is 1 on rank 0, 2 on rank 1"
     )
@@ -79,7 +84,7 @@ def said(case: str, number: int) -> str:
             case "buffer":
                 own.buffer.fill_(1.0 + number)
     warnings._last.clear()
-    same = SameWeights("Do so")
+    same = SameWeights(lightning.WEIGHTS_APART)
     try:
         if case == "job":
             Job(None).compare(model)

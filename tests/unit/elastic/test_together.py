@@ -33,7 +33,7 @@ def test_a_process_alone_has_its_own_value() -> None:
 def test_a_rank_that_sends_a_pickle_is_refused_and_runs_nothing(tmp_path: Path) -> None:
     start_processes(rank, (str(tmp_path),), nprocs=2, start_method="spawn")
     assert (tmp_path / "values").read_text() == "[['rank', 0, nan], ['longer than that', 1, nan]]"
-    assert (tmp_path / "large").read_text().startswith("a rank's value has 1000 bytes; at most 100 ")
+    assert (tmp_path / "large").read_text().startswith("a rank's value has 1000 bytes, and at most 100 are ")
     assert not (tmp_path / "owned").exists()
 
 

@@ -39,7 +39,7 @@ def places(message: Diagnostic) -> set[str]:
 
 
 def used() -> tuple[dict[str, set[str]], list[str]]:
-    """Id -> folders that say it, and the calls whose values are not those of the templates."""
+    """Id -> folders that use it, and the calls whose values are not those of the templates."""
     folders: dict[str, set[str]] = defaultdict(set)
     wrong = []
     for path in PACKAGE.rglob("*.py"):
@@ -52,12 +52,13 @@ def used() -> tuple[dict[str, set[str]], list[str]]:
             if (node.module, alias.name) in NAMED
         }
         for call in ast.walk(tree):
+            if isinstance(call, ast.Name) and isinstance(call.ctx, ast.Load) and call.id in known:
+                folders[known[call.id].id].add(str(where.parent))
             if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
                 continue
             of = call.func.value
             if call.func.attr == "say" and isinstance(of, ast.Name) and of.id in known:
                 message = known[of.id]
-                folders[message.id].add(str(where.parent))
                 if {keyword.arg for keyword in call.keywords} != places(message):
                     wrong.append(f"{where}:{call.lineno} {message.id}")
     return folders, wrong

@@ -42,6 +42,17 @@ from bftrainer.elastic.frameworks.replica_check import SameWeights
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.rng import reseed_here
 from bftrainer.elastic.process.warnings import begun, note, note_warning
+from bftrainer.messages.huggingface import (
+    JIT_CHECKPOINT,
+    NOT_IN_TRAINER,
+    OTHER_BATCH,
+    OTHER_BATCHES,
+    OUTPUT_DIR,
+    RESUME,
+    STREAM_DRAWS,
+    STREAM_ENDED,
+    WEIGHTS_APART,
+)
 
 try:
     from transformers import Trainer, TrainerCallback
@@ -57,10 +68,6 @@ except ImportError as error:
 WHOLE = "bftrainer-whole.json"
 """A file in every checkpoint that all ranks have written in full."""
 KEEP = 2
-AVERAGED = (
-    "In compute_loss, call the argument model and not self.model, which averages nothing; change weights by "
-    "nothing that is a rank's own"
-)
 
 
 class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers need not be installed
@@ -86,7 +93,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self._ended = EndedTraining()
         self._at_start: AsAtStart | None = None
         self._restored: Restored | None = None
-        self._same = SameWeights(AVERAGED)
+        self._same = SameWeights(WEIGHTS_APART)
         self._data: dict[str, str] = {}
         self._order: int | None = None
 
@@ -145,7 +152,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         if self._job.rank == 0:
             note(begun(state.global_step))
             if resumed.order_differs(loader):
-                note_warning(resumed.TOLD)
+                note_warning(STREAM_DRAWS.say())
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Refuse weights that have been changed since they were restored, by a `RefusedError`."""
@@ -225,11 +232,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             return
         over = control.should_training_stop or state.global_step >= state.max_steps
         if not over and length_of(loader) is None:
-            raise RefusedError(
-                f"the stream of training data ended after step {state.global_step} of {state.max_steps}, and "
-                "Hugging Face cannot go on within its second pass: give the data set a length (__len__), or "
-                "have its __iter__ begin again by itself"
-            )
+            raise RefusedError(STREAM_ENDED.say(step=state.global_step, most=state.max_steps))
         if (self._job.should_save() or over) and not control.should_save:
             control.should_save = self._ours = True
 
@@ -278,39 +281,27 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
     def _require(self, args: Any, state: Any, loader: Any) -> None:
         fewest, most = self._job.nodes
         if fewest != most and self._cut != self._batch:
-            raise RefusedError(
-                f"a step has {self._batch} samples on {self._job.size} nodes, and would have others on other "
-                "numbers of nodes: Hugging Face would count epochs wrongly. Say "
-                f"TrainingArguments(**elastic.batch({self._batch}), ...) and give no other batch size"
-            )
+            raise RefusedError(OTHER_BATCHES.say(batch=self._batch, size=self._job.size))
         require_arguments(args, is_fixed=fewest == most)
         require_data(args, loader, self._batch, is_fixed=fewest == most)
         if fewest != most and self._job.rank == 0:
             tell_of_filled_up(loader, self._batch)
         if not args.restore_callback_states_from_checkpoint:
-            raise RefusedError("give the callback to the Trainer itself: Trainer(..., callbacks=[elastic])")
+            raise RefusedError(NOT_IN_TRAINER.say())
         if getattr(args, "enable_jit_checkpoint", False):
-            raise RefusedError("this callback saves when nodes are wanted: leave enable_jit_checkpoint out")
+            raise RefusedError(JIT_CHECKPOINT.say())
         if Path(args.output_dir).absolute() != Path(self.output_dir).absolute():
-            raise RefusedError(
-                f"say TrainingArguments(output_dir=elastic.output_dir), not {args.output_dir!r}"
-            )
+            raise RefusedError(OUTPUT_DIR.say(given=args.output_dir))
         self._require_resumed(state)
 
     def _require_resumed(self, state: Any) -> None:
         if self.checkpoint is None:
             return
         if Path(self.checkpoint).name != f"checkpoint-{state.global_step}":
-            raise RefusedError(
-                f"there is {self.checkpoint} to go on from: say "
-                "trainer.train(resume_from_checkpoint=elastic.checkpoint)"
-            )
+            raise RefusedError(RESUME.say(checkpoint=self.checkpoint))
         before = _mark(Path(self.checkpoint))["global_batch"]
         if before != self._batch:
-            raise RefusedError(
-                f"{self.checkpoint} was written with {before} samples a step, this run has {self._batch}: "
-                "Hugging Face would count epochs wrongly. Keep the batch, or begin anew in another folder"
-            )
+            raise RefusedError(OTHER_BATCH.say(checkpoint=self.checkpoint, before=before, now=self._batch))
 
 
 def _is_whole_on_each(args: Any) -> bool:

@@ -12,6 +12,7 @@ from transformers import Trainer
 from bftrainer.elastic.frameworks.huggingface.loss_by_items import is_hugging_faces
 from bftrainer.elastic.frameworks.huggingface.order import length_of
 from bftrainer.elastic.process.warnings import note_warning
+from bftrainer.messages.huggingface import EVALUATION_FILLED_UP
 
 
 def make_even(trainer: Any) -> None:
@@ -68,9 +69,4 @@ def filled_up(length: int | None, batch: int) -> str:
     left = (length or 0) % batch
     if not left:
         return ""
-    return (
-        f"an evaluation of {length} samples in batches of {batch} ends with one of {left}. On several nodes "
-        "Hugging Face fills it up with samples that it has had, so that eval_loss depends on their number, "
-        "and so may the best checkpoint, an early stopping or a plateau: take a per_device_eval_batch_size "
-        f"that divides {length}, or leave {left} samples out"
-    )
+    return EVALUATION_FILLED_UP.say(length=length, batch=batch, left=left)

@@ -17,6 +17,14 @@ import torch
 
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.warnings import note_warning
+from bftrainer.messages.huggingface import (
+    FUNCTION_WITHOUT_ITEMS,
+    LOSS_WITH_TERMS,
+    LOSS_WITHOUT_ITEMS,
+    LOSS_WITHOUT_NODES,
+    MODEL_WITHOUT_ITEMS,
+    SMOOTHING,
+)
 
 ITEMS = "num_items_in_batch"
 NODES = {"num_processes", "world_size", "process_count", "get_world_size"}
@@ -55,12 +63,7 @@ def watch_first_loss(model: torch.nn.Module) -> None:
         for handle in handles:
             handle.remove()
         if isinstance(kwargs.get(ITEMS), _Asked) and not _Asked.used:
-            raise RefusedError(
-                f"{type(module).__name__} computes its loss without {ITEMS}, although its forward takes it. "
-                "Hugging Face takes that loss for a sum divided by it, and multiplies it by the number of "
-                "nodes and of micro-batches. Say model.accepts_loss_kwargs = False before you make the "
-                "Trainer"
-            )
+            raise RefusedError(MODEL_WITHOUT_ITEMS.say(model=type(module).__name__, items=ITEMS))
 
     handles = [
         model.register_forward_pre_hook(before, with_kwargs=True),
@@ -89,11 +92,7 @@ def require_function_by_items(base: type, callback: Any) -> None:
         function = getattr(trainer, "compute_loss_func", None)
         names = set() if function is None else _names(function)
         if names and ITEMS not in names:
-            raise RefusedError(
-                f"compute_loss_func does not use {ITEMS}, and Hugging Face multiplies what it returns by the "
-                "number of nodes and of micro-batches: return the sum over all items divided by "
-                f"{ITEMS}"
-            )
+            raise RefusedError(FUNCTION_WITHOUT_ITEMS.say(items=ITEMS))
 
 
 def watch_own_loss(base: type, callback: Any, *, is_cut: bool, is_shared: bool) -> None:
@@ -142,16 +141,8 @@ def _require_sum(own: Any, names: set[Any], *, is_cut: bool, is_shared: bool, tr
 
     def instead(*given: Any, **options: Any) -> Any:
         if not uses_items:
-            raise RefusedError(
-                f"compute_loss does not use {ITEMS}, and Hugging Face does not divide what it returns by the "
-                "number of micro-batches, which depends on that of nodes: if it returns a mean, set "
-                "self.model_accepts_loss_kwargs = False in your Trainer, after super().__init__(...)"
-            )
-        note_warning(
-            f"compute_loss uses {ITEMS}, which counts those of all nodes, and not the number of nodes, by "
-            "which averaging divides: gradients are half as large on two nodes, if it does not multiply its "
-            "loss by self.accelerator.num_processes"
-        )
+            raise RefusedError(LOSS_WITHOUT_ITEMS.say(items=ITEMS))
+        note_warning(LOSS_WITHOUT_NODES.say(items=ITEMS))
         return own(*given, **options)
 
     _at_first_loss(trainer, instead)
@@ -175,11 +166,7 @@ def _with_terms(trainer: Any, own: Callable[..., Any], model: Any, *given: Any, 
     times = {1, trainer.accelerator.num_processes}
     is_smoothed = getattr(trainer, "label_smoother", None) or getattr(trainer, "compute_loss_func", None)
     if losses and not is_smoothed and not any(math.isclose(loss, n * losses[0], rel_tol=1e-3) for n in times):
-        note_warning(
-            "compute_loss changes Hugging Face's loss, which is one for all micro-batches of a step "
-            "together, whose number depends on that of nodes: a mean that it adds counts once for each of "
-            "them. Divide what you add by self.current_gradient_accumulation_steps"
-        )
+        note_warning(LOSS_WITH_TERMS.say())
     return found
 
 
@@ -197,11 +184,7 @@ def require_smoothing_by_items(smoother: type, model: torch.nn.Module) -> None:
     """
     takes_items = getattr(model, "accepts_loss_kwargs", bool(_rest(type(model).forward)))
     if takes_items and ITEMS not in inspect.signature(smoother.__call__).parameters:
-        raise RefusedError(
-            f"this version of transformers smoothes labels without {ITEMS}, and multiplies the mean by the "
-            "number of nodes and of micro-batches: install transformers 5.23 or newer, leave "
-            "label_smoothing_factor out, or say model.accepts_loss_kwargs = False before you make the Trainer"
-        )
+        raise RefusedError(SMOOTHING.say(items=ITEMS))
 
 
 def is_hugging_faces(trainer: Any, base: type) -> bool:

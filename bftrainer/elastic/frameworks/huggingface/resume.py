@@ -21,27 +21,17 @@ from bftrainer.elastic.frameworks.huggingface.evaluation import make_even
 from bftrainer.elastic.frameworks.huggingface.loss_by_items import trainers_of
 from bftrainer.elastic.frameworks.huggingface.order import dataset_of
 from bftrainer.elastic.frameworks.model_check import Restored, require_names
+from bftrainer.messages.huggingface import NOT_RESTORED
 
 FIRST = 8
 """So many samples of a stream are looked at."""
-TOLD = (
-    "the first samples of this stream are others each time it is read. If __iter__ draws their order, every "
-    "start of a process within an epoch uses samples twice, and others never: draw the order from a seed and "
-    "the epoch alone, which set_epoch(epoch) tells the data set. If it draws only what is done to each "
-    "sample, such as a random crop, all is well"
-)
-HOOKS = (
-    "on_train_begin of a callback, or the Trainer itself,",
-    "Do that before trainer.train(), whose checkpoint comes after it, or only where "
-    "elastic.checkpoint is None",
-)
 
 
 def restored(checkpoint: str | None) -> Restored | None:
     """What a checkpoint has of the model's weights; None without a checkpoint, or where others than
     Hugging Face wrote its weights."""
     files = [] if checkpoint is None else sorted(Path(checkpoint).glob("model*.safetensors"))
-    return Restored(_tensors(files), *HOOKS) if files else None
+    return Restored(_tensors(files), NOT_RESTORED) if files else None
 
 
 def require_whole(checkpoint: Path, model: torch.nn.Module | None) -> None:

@@ -22,6 +22,33 @@ from lightning.pytorch.core.hooks import ModelHooks
 from bftrainer.elastic.frameworks.lightning import epoch_figures
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.warnings import note_warning
+from bftrainer.messages.lightning import (
+    AFTER_BACKWARD,
+    ARGUMENTS,
+    AT_EVERY_START,
+    COUNTS_BY_ITSELF,
+    FINDER,
+    FREQUENCY_COUNTS,
+    LIMITED,
+    LOADER_OPTIONS,
+    MADE_NARROW,
+    NO_EPOCH_START,
+    NO_LENGTH,
+    OTHER_FOLDER,
+    PART_OF_EPOCH,
+    PRUNING,
+    RELOADS,
+    RESUME,
+    SAVE_LAST,
+    SCHEDULE_LENGTH,
+    SKIPS_EPOCH,
+    STOCHASTIC_AVERAGING,
+    STRANGE_CALLBACK,
+    TOO_FEW_STEPS,
+    UNUSED,
+    VALIDATION_COUNTS,
+    VALIDATION_PART,
+)
 
 _counts_told: set[str] = set()
 FOLLOW = (
@@ -55,10 +82,7 @@ def require_set_up(trainer: Any, module: Any) -> None:
     """
     finders = [c for c in trainer.callbacks if isinstance(c, BatchSizeFinder | LearningRateFinder)]
     if finders:
-        raise RefusedError(
-            f"{type(finders[0]).__name__} would train for itself after every start, each time to another "
-            "end: find the value beforehand, by a script of its own, and give it to this one"
-        )
+        raise RefusedError(FINDER.say(finder=type(finders[0]).__name__))
     if str(getattr(trainer, "precision", "")) == "64-true":
         _require_made_wide(module)
 
@@ -70,14 +94,9 @@ def require_data(data: Any, options: Mapping[str, Any]) -> None:
         RefusedError: then, with what to do instead.
     """
     if own := {"batch_size", "batch_sampler", "drop_last", "sampler"} & options.keys():
-        raise RefusedError(
-            f"leave {', '.join(sorted(own))} out: the nodes share the data in an order of the run's own"
-        )
+        raise RefusedError(LOADER_OPTIONS.say(options=", ".join(sorted(own))))
     if not hasattr(data, "__len__"):
-        raise RefusedError(
-            f"{type(data).__name__} has no length: under Lightning the nodes share a map-style data set. "
-            "For a stream, take elastic.Run, or Hugging Face's Trainer"
-        )
+        raise RefusedError(NO_LENGTH.say(data=type(data).__name__))
 
 
 def require_steps(steps: int, samples: int, batch: int) -> None:
@@ -87,10 +106,7 @@ def require_steps(steps: int, samples: int, batch: int) -> None:
         RefusedError: it is not.
     """
     if steps < 2:
-        raise RefusedError(
-            f"{samples} samples are not enough for two steps of {batch}: a run goes on within an epoch; "
-            "take a smaller batch"
-        )
+        raise RefusedError(TOO_FEW_STEPS.say(samples=samples, batch=batch))
 
 
 def require_arguments(trainer: Any, arguments: Mapping[str, Any], *, accumulates: bool) -> None:
@@ -103,14 +119,11 @@ def require_arguments(trainer: Any, arguments: Mapping[str, Any], *, accumulates
     """
     wrong = [name for name, value in arguments.items() if _told(trainer, name) not in (value, None)]
     if wrong:
-        raise RefusedError(f"say Trainer(**elastic.arguments(), ...); {', '.join(wrong)} was set otherwise")
+        raise RefusedError(ARGUMENTS.say(names=", ".join(wrong)))
     _require_whole_epochs(trainer)
     interval = getattr(trainer, "val_check_interval", 1.0)
     if accumulates and isinstance(interval, int):
-        raise RefusedError(
-            f"val_check_interval={interval} counts micro-batches, and a step has fewer on more nodes: "
-            "give it as a part of an epoch, such as 0.5, or leave at_most out"
-        )
+        raise RefusedError(VALIDATION_COUNTS.say(interval=interval))
 
 
 def require_schedulers(trainer: Any, *, accumulates: bool) -> None:
@@ -122,21 +135,13 @@ def require_schedulers(trainer: Any, *, accumulates: bool) -> None:
     configs = getattr(trainer, "lr_scheduler_configs", ())
     frequencies = [each.frequency for each in configs if each.interval == "step" and each.frequency != 1]
     if accumulates and frequencies:
-        raise RefusedError(
-            f'a scheduler with interval "step" has frequency {frequencies[0]}, which counts micro-batches, '
-            "and a step has fewer on more nodes: give it frequency 1 and a schedule for each step, or leave "
-            "at_most out"
-        )
+        raise RefusedError(FREQUENCY_COUNTS.say(frequency=frequencies[0]))
 
 
 def _require_made_wide(module: Any) -> None:
     for name, value in module.named_parameters():
         if value.dtype == torch.float32:
-            raise RefusedError(
-                f'{name} is made in float32, and Trainer(precision="64-true") converts it after a start has '
-                "restored it from a checkpoint, rounded. Make the module in float64 at once, such as by "
-                "torch.set_default_dtype(torch.float64)"
-            )
+            raise RefusedError(MADE_NARROW.say(name=name))
 
 
 def tell_of_callbacks(
@@ -151,10 +156,7 @@ def tell_of_callbacks(
     for each in trainer.callbacks:
         kind = type(each)
         if kind.__module__.partition(".")[0] == "lightning" and kind.__name__ not in FOLLOW:
-            note_warning(
-                f"{kind.__name__} is not known to go on where it was after a change of nodes: compare a run "
-                "with one by hand before you rely on it"
-            )
+            note_warning(STRANGE_CALLBACK.say(callback=kind.__name__))
 
 
 def tell_of_parts(trainer: Any, module: Any, *, accumulates: bool) -> None:
@@ -165,11 +167,7 @@ def tell_of_parts(trainer: Any, module: Any, *, accumulates: bool) -> None:
     plain = (ModelHooks.on_after_backward, Callback.on_after_backward)
     names = [type(each).__name__ for each in own if type(each).on_after_backward not in plain]
     if names:
-        note_warning(
-            f"on_after_backward of {', '.join(names)} is called for each micro-batch, with gradients "
-            "that are not averaged yet: what it does to them depends on the number of nodes. Do it in "
-            "on_before_optimizer_step, or clip by the Trainer's gradient_clip_val"
-        )
+        note_warning(AFTER_BACKWARD.say(names=", ".join(names)))
 
 
 def tell_of_figures(trainer: Any, resumed: tuple[int, int] | None) -> None:
@@ -178,10 +176,7 @@ def tell_of_figures(trainer: Any, resumed: tuple[int, int] | None) -> None:
     names = epoch_figures.lost(trainer)
     epoch, step = resumed or (-1, 0)
     if names and step and trainer.current_epoch == epoch:
-        note_warning(
-            f"{', '.join(names)}: of epoch {epoch}, only what came after its step {step} counts. Log "
-            "numbers in place of metrics of torchmetrics, or follow figures of the validation"
-        )
+        note_warning(PART_OF_EPOCH.say(names=", ".join(names), epoch=epoch, step=step))
 
 
 def tell_of_counts(names: Collection[str]) -> None:
@@ -189,11 +184,7 @@ def tell_of_counts(names: Collection[str]) -> None:
     for name in names:
         if name not in _counts_told:
             _counts_told.add(name)
-            note_warning(
-                f"{name} counts by itself, and a checkpoint lacks it or, by persistent(True), has what rank "
-                "0 has counted: log the metric itself (self.log), or sum over all ranks in a buffer of the "
-                "module"
-            )
+            note_warning(COUNTS_BY_ITSELF.say(name=name))
 
 
 def resume_windows(trainer: Any) -> None:
@@ -219,15 +210,10 @@ def _tell_of_hooks(trainer: Any, module: Any, resumed: tuple[int, int] | None) -
     for each in (module, *trainer.callbacks):
         for hook in ("on_train_start", "on_fit_start"):
             if is_scripts_own(getattr(type(each), hook)):
-                note_warning(
-                    f"{type(each).__name__}.{hook} is called at every start: what it resets, such as a "
-                    "metric or an average, begins anew. Do that in __init__"
-                )
+                note_warning(AT_EVERY_START.say(hook=f"{type(each).__name__}.{hook}"))
         if resumed[1] and is_scripts_own(type(each).on_train_epoch_start):
             note_warning(
-                f"{type(each).__name__}.on_train_epoch_start is not called for the rest of epoch "
-                f"{resumed[0]}, which goes on after a change of nodes: do what follows from the epoch in "
-                "on_train_start, too"
+                NO_EPOCH_START.say(hook=f"{type(each).__name__}.on_train_epoch_start", epoch=resumed[0])
             )
 
 
@@ -238,9 +224,7 @@ def tell_of_lengths(trainer: Any, steps: int | None) -> None:
         length = getattr(each.scheduler, "total_steps", None)
         if each.interval == "step" and steps and length and length != steps:
             note_warning(
-                f"{type(each.scheduler).__name__} is made for {length} steps, and the training has {steps}: "
-                "len(loader) counts this node's micro-batches, of which there are fewer on more nodes. Take "
-                "self.trainer.estimated_stepping_batches"
+                SCHEDULE_LENGTH.say(scheduler=type(each.scheduler).__name__, length=length, steps=steps)
             )
 
 
@@ -248,11 +232,7 @@ def tell_of_validations(trainer: Any, steps: int, *, accumulates: bool) -> None:
     """Tell of validations within an epoch of `steps` whose step depends on the number of nodes."""
     part = getattr(trainer, "val_check_interval", 1.0)
     if accumulates and isinstance(part, float) and not (steps * part).is_integer():
-        note_warning(
-            f"val_check_interval={part} of {steps} steps is no whole number of steps: on another number of "
-            "nodes the validation comes after another step. Give a part of which an epoch has whole steps, "
-            f"such as {math.floor(steps * part)}/{steps}"
-        )
+        note_warning(VALIDATION_PART.say(part=part, steps=steps, whole=math.floor(steps * part)))
 
 
 def require_averaged(model: Any, module: torch.nn.Module) -> None:
@@ -268,11 +248,7 @@ def require_averaged(model: Any, module: torch.nn.Module) -> None:
         model._check_reducer_finalized()  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         unused = [name for name, p in module.named_parameters() if p.requires_grad and p.grad is None]
-        raise RefusedError(
-            f"gradients were not averaged over the nodes, as {len(unused) or 'some'} parameters got none "
-            f"({', '.join(unused[:3])}): freeze them (requires_grad_(False)), or say "
-            'Trainer(strategy="ddp_find_unused_parameters_true", **elastic.arguments())'
-        ) from error
+        raise RefusedError(UNUSED.say(count=len(unused) or "some", names=", ".join(unused[:3]))) from error
 
 
 def _tell_of_files(trainer: Any, is_own: Callable[[Path], bool]) -> None:
@@ -280,21 +256,13 @@ def _tell_of_files(trainer: Any, is_own: Callable[[Path], bool]) -> None:
     folders, where files stay, of one whose last.ckpt may be an old one after a loss of nodes."""
     for each in getattr(trainer, "checkpoint_callbacks", ()):
         if any(part.startswith("version_") for part in Path(each.dirpath or "").parts):
-            note_warning(
-                f"ModelCheckpoint writes to {each.dirpath}, which is another folder after every start: the "
-                "best score begins anew there. Give it a dirpath that stays, such as "
-                'job.checkpoint_dir / "best" with job = elastic.attach()'
-            )
+            note_warning(OTHER_FOLDER.say(folder=each.dirpath))
         if (
             not is_own(Path(each.dirpath or ""))
             and getattr(each, "save_last", None)
             and getattr(each, "_enable_version_counter", False)
         ):
-            note_warning(
-                "ModelCheckpoint(save_last=True): where all nodes are lost, last.ckpt stays as it was then, "
-                "and the newest is last-v1.ckpt: give it a dirpath in job.checkpoint_dir, where that is seen "
-                "to, or enable_version_counter=False"
-            )
+            note_warning(SAVE_LAST.say())
 
 
 def require_resumed(trainer: Any, checkpoint: str | None) -> None:
@@ -304,9 +272,7 @@ def require_resumed(trainer: Any, checkpoint: str | None) -> None:
         RefusedError: what to say.
     """
     if checkpoint is not None and str(trainer.ckpt_path) != checkpoint:
-        raise RefusedError(
-            f"there is {checkpoint} to go on from: say trainer.fit(..., ckpt_path=elastic.checkpoint)"
-        )
+        raise RefusedError(RESUME.say(checkpoint=checkpoint))
 
 
 def require_goes_on(trainer: Any, epoch: int, step: int) -> None:
@@ -316,33 +282,19 @@ def require_goes_on(trainer: Any, epoch: int, step: int) -> None:
         RefusedError: what to give instead.
     """
     if epoch and not step and getattr(trainer, "max_steps", -1) != -1:
-        raise RefusedError(
-            f"the checkpoint was written after all of {epoch} epochs, and with max_steps Lightning would "
-            "leave an epoch's samples out: give max_epochs alone"
-        )
+        raise RefusedError(SKIPS_EPOCH.say(epochs=epoch))
 
 
 def _require_whole_epochs(trainer: Any) -> None:
     """Refuse what Lightning does not go on with within an epoch."""
     if getattr(trainer, "limit_train_batches", 1.0) != 1.0 or getattr(trainer, "overfit_batches", 0.0):
-        raise RefusedError(
-            "a run goes on within an epoch, which has all its steps then: leave limit_train_batches and "
-            "overfit_batches out, and give elastic.loader fewer samples"
-        )
+        raise RefusedError(LIMITED.say())
     if getattr(trainer, "reload_dataloaders_every_n_epochs", 0):
-        raise RefusedError(
-            "a loader that is made anew begins an epoch anew: leave reload_dataloaders_every_n_epochs out"
-        )
+        raise RefusedError(RELOADS.say())
     if any(isinstance(callback, ModelPruning) for callback in trainer.callbacks):
-        raise RefusedError(
-            "Lightning does not restore the masks of ModelPruning: pruned weights would come back after a "
-            "change of nodes. Prune when the training is done, or in a training of its own, by hand"
-        )
+        raise RefusedError(PRUNING.say())
     if any(isinstance(callback, StochasticWeightAveraging) for callback in trainer.callbacks):
-        raise RefusedError(
-            "Lightning does not restore StochasticWeightAveraging: its learning rates and averages would be "
-            "others after a change of nodes. Take WeightAveraging or EMAWeightAveraging, which it restores"
-        )
+        raise RefusedError(STOCHASTIC_AVERAGING.say())
 
 
 def _told(trainer: Any, argument: str) -> Any:

@@ -43,6 +43,7 @@ from bftrainer.elastic.frameworks.replica_check import SameWeights
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.rng import reseed_here
 from bftrainer.elastic.process.warnings import begun, note
+from bftrainer.messages.lightning import NOT_RESTORED, OTHER_BATCH, OWN_LOADER, WEIGHTS_APART
 
 HOOK = "on_train_batch_end"
 
@@ -95,16 +96,6 @@ except ImportError as error:
     ) from error
 
 
-HOOKS = (
-    "on_fit_start or on_train_start of the module or of a callback",
-    "Do that in __init__, or only where self.trainer.ckpt_path is None",
-)
-AVERAGED = (
-    "In training_step, say self.manual_backward(loss) and never loss.backward() or torch.autograd.grad; give "
-    "every optimiser in configure_optimizers, and change weights by nothing that is a rank's own"
-)
-
-
 class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be installed
     """Give it to the Trainer, with its `arguments`, `loader` and `checkpoint`.
 
@@ -135,7 +126,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._resumed: tuple[int, int] | None = None  # epoch, and steps of it
         self._at_start: AsAtStart | None = None
         self._files, self._data = CheckpointFiles(self._job), dict[str, str]()
-        self._same = SameWeights(AVERAGED)
+        self._same = SameWeights(WEIGHTS_APART)
         self._restored: Restored | None = None
         self._windows = OpenWindows(())
         self._figures: epoch_figures.Kept = {}  # of the epoch under way, up to the checkpoint
@@ -198,11 +189,10 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         before = checkpoint.get("bftrainer")
         if before is None or before["batch"] != self._batch:
             raise RefusedError(
-                f"the checkpoint was written with {before['batch'] if before else 'unknown'} samples a step, "
-                f"this run has {self._batch}: keep the batch, or begin anew in another folder"
+                OTHER_BATCH.say(before=before["batch"] if before else "unknown", now=self._batch)
             )
         weights = checkpoint.get("current_model_state", checkpoint.get("state_dict", {}))  # beside an average
-        self._restored = Restored(weights, *HOOKS)
+        self._restored = Restored(weights, NOT_RESTORED)
         self._figures, self._logged = before.get("figures", {}), before.get("metrics", {})
         self._data = before.get("data", {})
         self._files.resume(before.get("files"))
@@ -239,9 +229,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             RefusedError: what, and what to do instead.
         """
         if self._batches is None or not isinstance(trainer.train_dataloader, _Loader):
-            raise RefusedError(
-                "take one elastic.loader(data) for the training's data, instead of a DataLoader or several"
-            )
+            raise RefusedError(OWN_LOADER.say())
         go_on_with(trainer, self._logged)
         require_schedulers(trainer, accumulates=self._accumulates)
         self._data = tell_of_other_data(trainer.train_dataloader.dataset, self._data)
