@@ -29,6 +29,8 @@ MORE = 1.02
 """A new pair has to be worth so many times what the plan is worth without it: it costs a start."""
 ROOM = 1.1
 """So many times what was measured of its memory a trainer may need."""
+KEPT = 16
+"""Of so many others a trainer keeps how fast it was beside them."""
 MOST = 8
 """So many new pairs a plan tries: each is a problem of its own."""
 
@@ -208,7 +210,8 @@ def with_use(trainer: Trainer, event: Measured) -> Trainer:
     speed = rate / before if before else use.alone_s / use.step_s if use.step_s else 1.0
     known = trainer.use or replace(use, step_s=use.alone_s, waited_s=0.0, beside=0)
     peak = max(known.peak, use.peak)
-    shared = {**trainer.shared, use.beside: min(speed, 1.0)}
+    others = [other for other in trainer.shared if other != use.beside][-(KEPT - 1) :]
+    shared = {other: trainer.shared[other] for other in others} | {use.beside: min(speed, 1.0)}
     return replace(trainer, use=replace(known, peak=peak), shared=shared)
 
 
@@ -223,14 +226,15 @@ def words_of(trainer: Trainer, active: Mapping[int, Trainer]) -> str:
     """With whom a trainer takes turns and what that gains, or why it is alone, for its user."""
     if not trainer.spec.takes_turns:
         return ""
-    other = next((t for t in active.values() if t.id != trainer.id and t.nodes & trainer.nodes), None)
+    own = {t.id: t for t in active.values() if t.spec.user == trainer.spec.user and t.id != trainer.id}
+    other = next((t for t in own.values() if t.nodes & trainer.nodes), None)
     if other is not None:
         speeds = trainer.shared.get(other.id), other.shared.get(trainer.id)
         if speeds[0] is None or speeds[1] is None:
             return f"with {other.spec.name}; what that gains is being measured"
-        own, its = speeds
-        return f"with {other.spec.name}: {own:.0%} of its speed alone, and the other {its:.0%} of its"
+        mine, its = speeds
+        return f"with {other.spec.name}: {mine:.0%} of its speed alone, and the other {its:.0%} of its"
     if not _memory(trainer):
         return "with nobody: its memory is not known until it has run; give memory_gb"
-    poor = [active[id_].spec.name for id_ in trainer.shared if id_ in active]
-    return "with nobody" + (f": with {', '.join(poor)} they gained too little" if poor else "")
+    poor = [own[id_].spec.name for id_ in trainer.shared if id_ in own]
+    return "with nobody" + (f": turns with {', '.join(poor)} gained too little" if poor else "")

@@ -69,7 +69,7 @@ class State:
     @property
     def held(self) -> int:
         """The nodes of the pool that trainers hold."""
-        return sum(len(t.nodes) for t in self.active.values())
+        return len(frozenset[str]().union(*(t.nodes for t in self.active.values())))
 
     def set_aside(self, trainer: Trainer) -> bool:
         """Whether a trainer gets no nodes for now: its user is barred, and it does not run."""

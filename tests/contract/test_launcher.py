@@ -55,6 +55,14 @@ class TestNativeLauncherWithTwoWorkersANode(LauncherContract):
             yield world
 
 
+@nightly_but(())
+class TestNativeLauncherThatTakesTurns(LauncherContract):
+    @pytest.fixture
+    def world(self) -> Iterator[LiveWorld]:
+        with live("native", "count.py", keeps_steps=True, gated=False, share="time", memory_gb=1) as world:
+            yield world
+
+
 @nightly_but(EVERY_COMMIT["torchrun"])
 class TestTorchrunLauncher(LauncherContract):
     @pytest.fixture

@@ -28,12 +28,13 @@ class LiveWorld:
 
     `gated`: its script begins only as a member. Until then a worker is but a fork of its node's warm
     process: that is stopped to hold it at its start. Each node runs `workers` processes; what befalls a
-    worker befalls the last of them.
+    worker befalls the last of them. `more` is added to its spec.
     """
 
     def __init__(
-        self, launcher: str, script: str, *, keeps_steps: bool, gated: bool, workers: int = 1
+        self, launcher: str, script: str, *, keeps_steps: bool, gated: bool, workers: int = 1, **more: object
     ) -> None:
+        self._more = more
         self.keeps_steps, self._each = keeps_steps, workers
         self._launcher, self._script, self._gated = launcher, script, gated
         self.site = Site([], poll_s=0.05, t_fwd_s=60)
@@ -53,6 +54,7 @@ class LiveWorld:
             checkpoint={"every_s": 0.3},
             launcher=self._launcher,
             nodes={"min": 1, "max": 4, "workers": "auto"},
+            **self._more,
         )
 
     def cancel(self) -> None:
@@ -170,9 +172,9 @@ class LiveWorld:
 
 @contextmanager
 def live(
-    launcher: str, script: str, *, keeps_steps: bool, gated: bool, workers: int = 1
+    launcher: str, script: str, *, keeps_steps: bool, gated: bool, workers: int = 1, **more: object
 ) -> Iterator[LiveWorld]:
-    world = LiveWorld(launcher, script, keeps_steps=keeps_steps, gated=gated, workers=workers)
+    world = LiveWorld(launcher, script, keeps_steps=keeps_steps, gated=gated, workers=workers, **more)
     try:
         world.site.start()
         yield world

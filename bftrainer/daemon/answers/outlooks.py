@@ -118,7 +118,7 @@ class Outlooks:
         if user not in self._turns:
             state = self.state
             self._turns[user] = turns(
-                len(state.pool) - sum(len(t.nodes & state.pool) for t in self._holders),
+                len(state.pool.difference(*(t.nodes for t in self._holders))),
                 state.settings.max_parallel,
                 [(len(t.nodes), self.ends_in_s(t) if t.spec.user == user else None) for t in self._holders],
                 (self._turn(t, user) for t in self._line),

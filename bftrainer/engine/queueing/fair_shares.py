@@ -123,8 +123,9 @@ def _rounded(
 
 
 def _held(trainers: Sequence[Trainer]) -> int:
-    """How many nodes trainers hold now: those that they have just lost are no reason to leave them others."""
-    return sum(len(t.nodes) for t in trainers)
+    """How many nodes trainers hold now: those that they have just lost are no reason to leave them others.
+    One on which two take turns counts once."""
+    return len(frozenset[str]().union(*(t.nodes for t in trainers)))
 
 
 def _claim(
@@ -149,10 +150,11 @@ def entered(ledger: Ledger, shares: Mapping[str, float], trainers: Iterable[Trai
     for user in ledger.shares.keys() - shares.keys():
         if ledger.held.get(user, 0) > ledger.shares[user] + EXACT:
             owed[user] -= STAYS_S * ledger.held[user]
-    held = dict.fromkeys(shares, 0)
+    own: dict[str, list[Trainer]] = {user: [] for user in shares}
     for trainer in trainers:
-        if trainer.spec.user in held:
-            held[trainer.spec.user] += len(trainer.nodes)
+        if trainer.spec.user in own:
+            own[trainer.spec.user].append(trainer)
+    held = {user: _held(theirs) for user, theirs in own.items()}
     return Ledger(at=now, shares=shares, held=held, owed=owed)
 
 

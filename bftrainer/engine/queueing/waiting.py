@@ -47,9 +47,8 @@ class Shortage:
 
         holders = sorted((t for t in state.active.values() if t.nodes), key=lambda t: (-len(t.nodes), t.id))
         taken = frozenset[str]().union(*(t.nodes for t in holders))
-        of_users: Counter[str] = Counter()
-        for t in holders:
-            of_users[t.spec.user] += len(t.nodes)
+        user_of = {node: t.spec.user for t in holders for node in t.nodes}
+        of_users = Counter(user_of.values())
         return cls(
             state=state,
             pool=by_class(state.pool),

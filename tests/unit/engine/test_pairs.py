@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from bftrainer.engine.pairs import LEAST_GAIN, expected, hosts_of, words_of
 from bftrainer.model.events import Measured
-from bftrainer.model.trainer import DeviceUse
+from bftrainer.model.trainer import DeviceUse, Trainer
+from bftrainer.store.rows import of_engine
 from tests.support.engine_world import World, regroup, starts
 
 GB = 10**9
@@ -104,6 +107,15 @@ def test_turns_are_taken_away_where_they_gain_nothing_and_not_given_again() -> N
     measured(world, 1, HALF)
     assert not world.trainer(2).nodes
     assert "gained too little" in words_of(world.trainer(1), world.state.active)
+
+
+def test_a_restarted_daemon_knows_what_turns_gained() -> None:
+    world = paired()
+    measured(world, 1, beside(2, 1.0), rate=0.5)
+    trainer = world.trainer(1)
+    row = json.loads(json.dumps(of_engine(trainer)))
+    known = TypeAdapter(Trainer).validate_python({**row, "id": 1, "spec": trainer.spec, "submitted_at": 0.0})
+    assert (known.use, known.shared) == (trainer.use, {2: pytest.approx(0.5)})
 
 
 def test_a_speed_by_turns_says_nothing_of_the_speed_alone() -> None:
