@@ -23,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -177,8 +178,16 @@ def models() -> dict[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...]]]
     }
 
 
+@dataclass(frozen=True)
+class Trained:
+    """What some steps took: processor time (s), and when each began and was done (s)."""
+
+    cpu_s: float
+    spans: tuple[tuple[float, float], ...]
+
+
 def train(name: str, which: str, number: int, seconds: float, orders: Any, answers: Any) -> None:
-    """Train one model when it is told to, with or without turns: answers how long that took."""
+    """Train one model when it is told to, with or without turns; answer what that took."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     torch.set_num_threads(1)
     make, shape = models()[which]
@@ -186,62 +195,73 @@ def train(name: str, which: str, number: int, seconds: float, orders: Any, answe
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     turns = TakesTurns(name, f"{number} node", CPU)
 
-    def steps(count: int, *, in_turn: bool) -> float:
-        began = time.monotonic()
+    def steps(count: int, *, in_turn: bool) -> Trained:
+        used, spans = time.process_time(), []
         for _ in range(count):
             if in_turn:
                 turns.before_compute()
+            began = time.monotonic()
             optimizer.zero_grad()
             model(x).square().mean().backward()
             optimizer.step()
+            spans.append((began, time.monotonic()))
             if in_turn:
                 turns.step_ends(is_whole=True)
-        return time.monotonic() - began
+        return Trained(time.process_time() - used, tuple(spans))
 
     steps(5, in_turn=False)
-    count = max(5, round(seconds / (steps(10, in_turn=False) / 10)))
-    answers.put((which, count))
+    count = max(5, round(seconds / (steps(10, in_turn=False).cpu_s / 10)))
+    answers.put(count)
     while (order := orders.get()) is not None:
-        answers.put((which, steps(count, in_turn=order)))
+        answers.put(steps(count, in_turn=order))
 
 
 def five_models(seconds: float, repeat: int) -> None:
-    """Print what turns cost five models, beside training one after the other."""
+    """Print what turns cost five models, beside training one after the other: in processor time, which other
+    work on the machine changes little, in the time between turns, and in all."""
     with Turns() as turns:
         orders = {which: SPAWN.Queue() for which in models()}
         answers = SPAWN.Queue()
         for number, which in enumerate(orders, start=1):
             args = (turns.name, which, number, seconds, orders[which], answers)
             SPAWN.Process(target=train, args=args, daemon=True).start()
-            _, count = answers.get()
-            print(f"{which}: {count} steps")
-        overheads, alone = [], []
+            print(f"{which}: {answers.get()} steps")
+        used, gaps, walls = [], [], []
         for _ in range(repeat):
-            apart = 0.0
+            apart = []
             for queue in orders.values():
                 queue.put(False)
-                apart += answers.get()[1]
-            own = 0.0
+                apart.append(answers.get())
             for queue in orders.values():
                 queue.put(True)
-                own += answers.get()[1]
-            began = time.monotonic()
-            for queue in orders.values():
-                queue.put(True)
-            for _ in orders:
-                answers.get()
-            overheads.append((time.monotonic() - began) / apart - 1.0)
-            alone.append(own / apart - 1.0)
+            together: list[Trained] = [answers.get() for _ in orders]
+            alone_s = sum(one.cpu_s for one in apart)
+            used.append(100 * (sum(one.cpu_s for one in together) / alone_s - 1.0))
+            spans = sorted(span for one in together for span in one.spans)
+            between = median(after[0] - before[1] for before, after in pairwise(spans))
+            gaps.append(100 * between * len(spans) / alone_s)
+            one_by_one = sum(one.spans[-1][1] - one.spans[0][0] for one in apart)
+            walls.append(100 * ((max(done for _, done in spans) - spans[0][0]) / one_by_one - 1.0))
             print(
-                f"one after the other {apart:.2f} s; in turn {100 * overheads[-1]:+.1f} % of that", flush=True
+                f"processor {used[-1]:+.1f} %, {1e6 * between:.0f} us between turns {gaps[-1]:+.1f} %, "
+                f"all in all {walls[-1]:+.1f} %",
+                flush=True,
             )
         for queue in orders.values():
             queue.put(None)
-    both, own = 100 * median(overheads), 100 * median(alone)
-    print(f"five models in turn: {both:+.1f} %, each alone with turns: {own:+.1f} %")
+    print(
+        f"five models in turn: processor {median(used):+.2f} %, between turns {median(gaps):+.2f} %, "
+        f"all in all {median(walls):+.1f} %"
+    )
 
 
 # --- two trainers on two nodes -------------------------------------------------------------------
+
+
+def submit(site: Site, name: str, *words: str) -> None:
+    """A trainer on both nodes, of which nothing is known but its memory."""
+    about: Any = {"scalability": "auto", "curve": None, "share": "time", "memory_gb": 0.5}
+    site.submit(name, *words, n_min=2, n_max=2, **about)
 
 
 def speed(site: Site, names: tuple[str, ...], seconds: float) -> float:
@@ -262,22 +282,14 @@ def pair(computes_s: float, megabytes: float, slower_s: float, seconds: float, r
     """Print what two network-bound trainers do in turn, beside one after the other and both at once."""
     with running(always("a", "b")) as site:
         words = (WORKER, str(computes_s), str(megabytes), str(slower_s), str(site.root))
-        more = {
-            "n_min": 2,
-            "n_max": 2,
-            "share": "time",
-            "memory_gb": 0.5,
-            "scalability": "auto",
-            "curve": None,
-        }
-        site.submit("one", *words, **more)
+        submit(site, "one", *words)
         site.until_members("one", "a", "b")
         site.until(
             lambda: any(e["kind"] == "Measured" for e in site.get("events", limit=1000)), 60, "measured"
         )
         alone = speed(site, ("one",), seconds)
         use = use_of(site)
-        site.submit("two", *words, **more)
+        submit(site, "two", *words)
         site.until_members("two", "a", "b")
         site.until(lambda: "of its speed alone" in site.trainer("two")["turns"], 60, "turns are measured")
         bound = sum(expected(use, use))
