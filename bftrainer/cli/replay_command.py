@@ -14,6 +14,7 @@ from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.replays import calibration
 from bftrainer.cli.shared.replays.dedicated import WorkloadFile, dedicated_options
 from bftrainer.cli.shared.replays.figures import print_figures
+from bftrainer.cli.shared.replays.iterations import iterations_options
 from bftrainer.cli.shared.replays.log_options import log_options, print_notes
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
@@ -52,7 +53,11 @@ DEFAULTS = asdict(LogOptions())
 )
 @click.option("--from", "begin", metavar="ISO", help="Where to begin, UTC.  [default: where the log does]")
 @click.option("--hours", type=Positive(), help="How long.  [default: to the log's end]")
-@click.option("--jobs", type=click.IntRange(min=1), help="Only the first N trainers.  [default: all]")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Only the first N trainers.  [default: all; with --iterations 500]",
+)
 @click.option("--cost-scale", type=Finite(min=0, max=1e6), help="All rescale costs times this.  [default: 1]")
 @click.option(
     "--stall-up",
@@ -85,7 +90,11 @@ DEFAULTS = asdict(LogOptions())
     type=Finite(min=0, max=10),
     help="With --knowledge none: relative spread of the speeds that are measured.  [default: 0]",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of this noise.  [default: 0]")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Seed of this noise, or with --iterations of the jobs.  [default: 0]",
+)
 @click.option(
     "--jct-first",
     type=click.IntRange(min=1),
@@ -100,6 +109,7 @@ DEFAULTS = asdict(LogOptions())
 @log_options
 @setting_options(*(name for name in of_command("replay") if name != "allocator"))
 @json_option
+@iterations_options
 @dedicated_options
 def command(
     log: Path,
@@ -121,6 +131,8 @@ def command(
 
     With --cluster there is no LOG: jobs have a dedicated cluster, and their speeds and gradient noise are
     those that --profiles has.
+
+    With --iterations, jobs of lengths drawn from LOG share devices by iteration.
     """
     from bftrainer.replay.calibrate import history
 

@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "ports": {"errors", "model"},
     "performance": {"errors", "model"},
     "allocate": {"errors", "model", "performance"},
+    "iterations": set(),
     "engine": {"errors", "model", "performance", "allocate"},
     "wire": {"errors", "files", "model"},
     "nodes": {"background", "errors", "model", "ports", "performance", "wire", "settings", "telemetry"},
@@ -43,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "traces": {"errors", "files", "model"},
     "recording": {"errors", "model", "ports", "traces"},
     "replay": {
-        *("errors", "model", "ports", "performance", "allocate", "engine"),
+        *("errors", "model", "ports", "performance", "allocate", "engine", "iterations"),
         *("files", "spec", "settings", "store", "traces", "yaml_files"),
     },
     "daemon": {

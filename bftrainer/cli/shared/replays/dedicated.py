@@ -85,7 +85,7 @@ def _options() -> list[Callable[[F], F]]:
             "interval_s",
             type=Finite(min=1, max=3600),
             metavar="SECONDS",
-            help="With --cluster: time from decision to decision.  [default: 60]",
+            help="With --cluster or --iterations: time from decision to decision.  [default: 60]",
         ),
         *_goodput_options(),
         click.option(

@@ -1,0 +1,291 @@
+"""The loop that plans an interval task by task, compiled by Numba: a minute of 45 devices has 50,000 tasks.
+
+At each moment the tasks that are ready are looked at in their order. A task goes to the device that its
+worker used before if that is free; to another free one if it starts earlier there, with the move; and waits
+otherwise.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from bftrainer.iterations.model import Flags, Ints
+
+F = TypeVar("F", bound=Callable[..., object])
+WAITING, RUNNING, DONE, OVER = 0, 1, 2, 3
+"""A worker's phase: its task waits, runs, or has ended before others of the iteration; or the job ended."""
+BLOCK = 32
+"""Ranks of which a block without a ready task is passed over at once."""
+
+
+def _compiled(function: F) -> F:
+    return cast(F, njit(function))
+
+
+def _stored(function: F) -> F:
+    """Compiles, and stores the result beside this file. Arguments must be of NumPy's types: a stored result
+    names its types, and could not be read after one of ours was renamed."""
+    return cast(F, njit(cache=True)(function))
+
+
+WORKER = np.dtype(
+    [
+        *(
+            ("job", "i8"),
+            ("seconds", "f8"),
+            ("memory", "f8"),
+            ("ready", "f8"),
+            ("home", "i8"),
+            ("phase", "i8"),
+        ),
+        ("rank", "i8"),
+    ]
+)
+"""A worker: its job, its task's time and memory, when that was ready, its device (-1: none yet), its place in
+the order of this plan."""
+JOB = np.dtype(
+    [
+        *(("first", "i8"), ("end", "i8"), ("left", "i8"), ("done", "i8"), ("missing", "i8")),
+        *(("move", "f8"), ("model", "f8"), ("exchange", "f8"), ("ended", "f8")),
+    ]
+)
+"""A job: its first worker and the one after its last, iterations left and done, tasks of this one that have
+not ended, the times of a move and an exchange, the model's memory, and when it ended (inf: not yet)."""
+DEVICE = np.dtype(
+    [
+        *(("running", "i8"), ("free", "f8"), ("resident", "f8"), ("largest", "f8"), ("at_home", "i8")),
+        *(("wait", "f8"), ("stamp", "i8"), ("idle", "i8"), ("place", "i8")),
+    ]
+)
+"""A device: the worker that runs (-1: none) and until when; memory of models, and of the largest task; how
+many tasks are ready here; what it owes to tasks before the one looked at, in the look `stamp`; a device that
+is idle, and the place of this one among these."""
+TASK = np.dtype([("slot", "i8"), ("iteration", "i8"), ("device", "i8"), ("start", "f8"), ("moved", "?")])
+"""A planned task."""
+Records = NDArray[Any]
+
+
+class Timetable(NamedTuple):
+    """Jobs and devices at one moment, which `plan_interval` changes: arrays of WORKER, JOB and DEVICE."""
+
+    workers: Records
+    jobs: Records
+    devices: Records
+
+
+class Ready(NamedTuple):
+    """Workers by rank, those whose task is ready, and how many of each block.
+
+    `number` has those of looks, of idle devices, and of tasks planned.
+    """
+
+    order: Ints
+    flag: Flags
+    blocks: Ints
+    number: Ints
+
+
+@_compiled
+def _mark(w: Ready, t: Timetable, slot: int, step: int) -> None:
+    """Add (1) or take away (-1) a worker from those whose task is ready."""
+    rank = t.workers[slot].rank
+    w.flag[rank] = step > 0
+    w.blocks[rank // BLOCK] += step
+    if t.workers[slot].home >= 0:
+        t.devices[t.workers[slot].home].at_home += step
+
+
+@_compiled
+def _begin(w: Ready, t: Timetable, job: int) -> None:
+    """The tasks of a job's iteration become ready."""
+    for slot in range(t.jobs[job].first, t.jobs[job].end):
+        _mark(w, t, slot, 1)
+
+
+@_compiled
+def _rest(w: Ready, t: Timetable, device: int) -> None:
+    """Add a device to those that are idle."""
+    t.devices[w.number[1]].idle = device
+    t.devices[device].place = w.number[1]
+    w.number[1] += 1
+
+
+@_compiled
+def _finish(t: Timetable, device: int) -> int:
+    """End the task of a device; return the job if this ended an iteration that others follow, or -1."""
+    slot, time = t.devices[device].running, t.devices[device].free
+    t.devices[device].running = -1
+    t.workers[slot].phase = DONE
+    job: int = t.workers[slot].job
+    t.jobs[job].missing -= 1
+    if t.jobs[job].missing > 0:
+        return -1
+    t.jobs[job].left -= 1
+    t.jobs[job].done += 1
+    begin, end = t.jobs[job].first, t.jobs[job].end
+    if t.jobs[job].left == 0:
+        t.jobs[job].ended = time
+        for other in range(begin, end):
+            t.workers[other].phase = OVER
+            t.devices[t.workers[other].home].resident -= t.jobs[job].model
+        return -1
+    t.jobs[job].missing = end - begin
+    for other in range(begin, end):
+        t.workers[other].phase = WAITING
+        t.workers[other].ready = time + t.jobs[job].exchange
+    return job
+
+
+@_compiled
+def _start(w: Ready, t: Timetable, r: Records, slot: int, device: int, start: float) -> None:
+    """Plan a worker's task."""
+    _mark(w, t, slot, -1)
+    moved, job = t.workers[slot].home != device, t.workers[slot].job
+    if moved:
+        if t.workers[slot].home >= 0:
+            t.devices[t.workers[slot].home].resident -= t.jobs[job].model
+        t.devices[device].resident += t.jobs[job].model
+        t.devices[device].largest = max(t.devices[device].largest, t.workers[slot].memory)
+        t.workers[slot].home = device
+    w.number[1] -= 1
+    last, place = t.devices[w.number[1]].idle, t.devices[device].place
+    t.devices[place].idle, t.devices[last].place = last, place
+    t.workers[slot].phase = RUNNING
+    t.devices[device].running = slot
+    t.devices[device].free = start + t.workers[slot].seconds
+    task = r[w.number[2]]
+    task.slot, task.iteration, task.device = slot, t.jobs[job].done, device
+    task.start, task.moved = start, moved
+    w.number[2] += 1
+
+
+@_compiled
+def _elsewhere(w: Ready, t: Timetable, slot: int, apart: bool, capacity: float) -> int:
+    """The idle device for a worker that moves, with the fewest tasks that are ready there; -1: none."""
+    job, best = t.workers[slot].job, -1
+    for place in range(w.number[1]):
+        device = t.devices[place].idle
+        largest = max(t.devices[device].largest, t.workers[slot].memory)
+        if t.devices[device].resident + t.jobs[job].model + largest > capacity:
+            continue
+        if best >= 0 and (t.devices[device].at_home, device) >= (t.devices[best].at_home, best):
+            continue
+        free = True
+        if apart:
+            for other in range(t.jobs[job].first, t.jobs[job].end):
+                if t.workers[other].home == device:
+                    free = False
+                    break
+        if free:
+            best = device
+    return best
+
+
+@_compiled
+def _look(
+    w: Ready,
+    t: Timetable,
+    r: Records,
+    heap: list[tuple[float, int]],
+    now: float,
+    until: float,
+    apart: bool,
+    capacity: float,
+    reserve: bool,
+) -> None:
+    """Start what can start now, or with `reserve` what has to be moved first."""
+    w.number[0] += 1
+    stamp = w.number[0]
+    for block in range(len(w.blocks)):
+        if w.blocks[block] == 0:
+            continue
+        for rank in range(block * BLOCK, min((block + 1) * BLOCK, len(w.order))):
+            if not w.flag[rank]:
+                continue
+            slot = w.order[rank]
+            home, device, start, at_home, owed = t.workers[slot].home, -1, now, np.inf, 0.0
+            if home >= 0:
+                owed = t.devices[home].wait if t.devices[home].stamp == stamp else 0.0
+                at_home = max(t.devices[home].free, now) + owed
+                if t.devices[home].running < 0:
+                    device = home
+            if device < 0:
+                start = max(now, t.workers[slot].ready + t.jobs[t.workers[slot].job].move)
+                if start < at_home and start < until and (reserve or start <= now):
+                    device = _elsewhere(w, t, slot, apart, capacity)
+            if device >= 0:
+                _start(w, t, r, slot, device, start)
+                heapq.heappush(heap, (t.devices[device].free, device))
+                if w.number[1] == 0:
+                    return
+            elif home >= 0:
+                t.devices[home].wait = owed + t.workers[slot].seconds
+                t.devices[home].stamp = stamp
+
+
+@_compiled
+def _queue(w: Ready, t: Timetable, now: float) -> list[tuple[float, int]]:
+    """The events to come, a heap: a device's task ends, or (above all devices) a job becomes ready.
+
+    Marks the tasks that are ready now, and the devices that are idle.
+    """
+    devices = len(t.devices)
+    heap = [(np.inf, 0)]
+    for device in range(devices):
+        if t.devices[device].running >= 0:
+            heapq.heappush(heap, (t.devices[device].free, device))
+        else:
+            _rest(w, t, device)
+    for rank in range(len(w.order)):
+        slot = w.order[rank]
+        if t.workers[slot].phase == WAITING:
+            if t.workers[slot].ready <= now:
+                _mark(w, t, slot, 1)
+            elif slot == t.jobs[t.workers[slot].job].first:
+                heapq.heappush(heap, (t.workers[slot].ready, devices + t.workers[slot].job))
+    return heap
+
+
+@_stored
+def plan_interval(
+    workers: Records,
+    jobs: Records,
+    devices: Records,
+    order: Ints,
+    records: Records,
+    now: float,
+    until: float,
+    apart: bool,
+    capacity: float,
+) -> int:
+    """Plan the tasks that start from `now` to before `until`; return how many of `records` are these.
+
+    Arrays of WORKER, JOB and DEVICE become those of `until`; `order` has the workers of jobs that have come.
+    """
+    t = Timetable(workers, jobs, devices)
+    blocks = np.zeros(len(order) // BLOCK + 1, np.int64)
+    w = Ready(order, np.zeros(len(order), np.bool_), blocks, np.zeros(3, np.int64))
+    heap = _queue(w, t, now)
+    while now < until:
+        while heap[0][0] <= now:
+            _, code = heapq.heappop(heap)
+            if code >= len(devices):
+                _begin(w, t, code - len(devices))
+                continue
+            _rest(w, t, code)
+            job = _finish(t, code)
+            if job >= 0 and t.jobs[job].exchange > 0:
+                heapq.heappush(heap, (t.devices[code].free + t.jobs[job].exchange, len(devices) + job))
+            elif job >= 0:
+                _begin(w, t, job)
+        for reserve in (False, True):
+            if w.number[1] > 0:
+                _look(w, t, records, heap, now, until, apart, capacity, reserve)
+        now = heap[0][0]
+    return int(w.number[2])

@@ -1,0 +1,81 @@
+"""Orders of the tasks that wait: pure functions from what is known of jobs to a key each, lowest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from bftrainer.iterations.model import Flags, Floats, Ints
+
+LEVELS_GPU_S = (3250.0, 7200.0, 18_000.0)
+"""Limits of Tiresias's queues, in GPU time that a job has had (s), as its public simulator has them."""
+HYSTERESIS_S = 300.0
+"""A job that has just run counts as if so much longer remained: two alike do not take turns each minute."""
+GUARD = 0.7
+"""A job that would last longer than this share of all remaining work is taken before shorter ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsWaiting:
+    """What is known of the jobs that have arrived; one entry a job, but for `job` and `product`.
+
+    Attributes:
+        arrival: When it came (s).
+        remaining: How long it takes at least (s).
+        work: Device time of its remaining tasks (s).
+        attained: Device time that it has had (s).
+        ran: It ran in the last interval.
+        job: The job of each worker.
+        product: Memory times time of each worker's task, each relative to the largest.
+        devices: How many devices there are.
+    """
+
+    arrival: Floats
+    remaining: Floats
+    work: Floats
+    attained: Floats
+    ran: Flags
+    job: Ints
+    product: Floats
+    devices: int
+
+
+Order = Callable[[JobsWaiting], Floats]
+"""Gives each worker's task a key."""
+
+
+def product(jobs: JobsWaiting) -> Floats:
+    """The tasks that need most first: memory times time (Jigsaw, section 3.2)."""
+    return -jobs.product
+
+
+def least_attained(jobs: JobsWaiting) -> Floats:
+    """Jobs that have had little first, by level, then by arrival (Tiresias)."""
+    level = np.searchsorted(np.array(LEVELS_GPU_S), jobs.attained, side="right")
+    keys: Floats = (level * 1e9 + jobs.arrival)[jobs.job]
+    return keys
+
+
+def longest_remaining(jobs: JobsWaiting) -> Floats:
+    """Jobs that last longest first, those that run a little longer than they do."""
+    keys: Floats = -(jobs.remaining + HYSTERESIS_S * jobs.ran)[jobs.job]
+    return keys
+
+
+def shortest_guarded(jobs: JobsWaiting) -> Floats:
+    """Jobs that end soonest first, but for those that would end last of all if they had to wait."""
+    end = max(float(jobs.work.sum()) / jobs.devices, float(jobs.remaining.max(initial=0.0)))
+    late = jobs.remaining >= GUARD * end
+    keys: Floats = np.where(late, -jobs.remaining, jobs.remaining - HYSTERESIS_S * jobs.ran)[jobs.job]
+    return keys
+
+
+ORDERS: Mapping[str, Order] = {
+    "product": product,
+    "las": least_attained,
+    "longest": longest_remaining,
+    "shortest": shortest_guarded,
+}
+"""The orders by name."""

@@ -1,0 +1,113 @@
+"""Plans of iterations on shared devices: what holds for each of them, on random jobs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bftrainer.iterations.model import IterationJob, IterationTask, PlannedTasks, PlanRules, SharedDevices
+from bftrainer.iterations.orders import ORDERS
+from bftrainer.iterations.plan import SharedState, begin, plan
+
+DEVICES = SharedDevices(4, 10.0)
+JOBS = st.lists(
+    st.builds(
+        IterationJob,
+        arrival=st.floats(0, 8),
+        tasks=st.lists(
+            st.builds(IterationTask, st.floats(0.01, 0.5), st.floats(0.1, 8)), min_size=1, max_size=4
+        ).map(tuple),
+        iterations=st.integers(1, 30),
+        model_gb=st.floats(0.01, 1.0),
+        exchange_s=st.sampled_from([0.0, 0.1]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+RULES = st.builds(
+    PlanRules, gamma_s_per_gb=st.floats(0, 2), apart=st.booleans(), interval_s=st.sampled_from([1.0, 3.0])
+)
+
+
+def planned(
+    jobs: list[IterationJob], rules: PlanRules, order: str, devices: SharedDevices = DEVICES
+) -> tuple[PlannedTasks, SharedState]:
+    """All tasks, from the first interval to the one in which the last job ends."""
+    state, parts = begin(jobs, devices, rules), []
+    while np.isinf(state.table.jobs["ended"]).any():
+        tasks, state = plan(state, ORDERS[order])
+        parts.append(tasks)
+        assert len(parts) < 2000, "it does not end"
+    fields = ("slot", "iteration", "device", "start", "moved")
+    return PlannedTasks(*(np.concatenate([getattr(p, field) for p in parts]) for field in fields)), state
+
+
+@given(JOBS, RULES, st.sampled_from(sorted(ORDERS)))
+def test_a_device_runs_one_task_at_a_time(jobs: list[IterationJob], rules: PlanRules, order: str) -> None:
+    tasks, state = planned(jobs, rules, order)
+    end = tasks.start + state.table.workers["seconds"][tasks.slot]
+    for device in range(DEVICES.count):
+        own = np.flatnonzero(tasks.device == device)
+        own = own[np.argsort(tasks.start[own], kind="stable")]
+        assert (tasks.start[own][1:] >= end[own][:-1] - 1e-9).all()
+
+
+@given(JOBS, RULES, st.sampled_from(sorted(ORDERS)))
+def test_iterations_follow_each_other(jobs: list[IterationJob], rules: PlanRules, order: str) -> None:
+    """Each once, after all tasks of the one before and the exchange; later by the move on another device."""
+    tasks, state = planned(jobs, rules, order)
+    workers = state.table.workers
+    place, ready = {}, defaultdict(float)
+    for slot, iteration, device, start, moved in zip(
+        *(getattr(tasks, name).tolist() for name in ("slot", "iteration", "device", "start", "moved")),
+        strict=True,
+    ):
+        assert (slot, iteration) not in place
+        place[slot, iteration] = device
+        job = int(workers["job"][slot])
+        assert moved == (place.get((slot, iteration - 1)) != device)
+        end = start + float(workers["seconds"][slot])
+        ready[job, iteration + 1] = max(ready[job, iteration + 1], end + jobs[job].exchange_s)
+        before = ready[job, iteration] if iteration else jobs[job].arrival
+        assert start >= before + moved * rules.gamma_s_per_gb * jobs[job].model_gb - 1e-9
+    assert len(place) == sum(len(job.tasks) * job.iterations for job in jobs)
+    for number, job in enumerate(jobs):
+        ended = state.table.jobs["ended"][number]
+        assert ended == pytest.approx(ready[number, job.iterations] - job.exchange_s)
+
+
+@given(JOBS, RULES, st.sampled_from(sorted(ORDERS)))
+def test_memory_is_never_exceeded(jobs: list[IterationJob], rules: PlanRules, order: str) -> None:
+    """The models of all workers on a device, and what the running task needs, fit at each start."""
+    tasks, state = planned(jobs, rules, order)
+    workers, ended = state.table.workers, state.table.jobs["ended"]
+    at: dict[int, int] = {}
+    for place in np.argsort(tasks.start, kind="stable"):
+        slot, device, start = int(tasks.slot[place]), int(tasks.device[place]), tasks.start[place]
+        at[slot] = device
+        there = [w for w, d in at.items() if d == device and ended[workers["job"][w]] > start]
+        models = sum(jobs[int(workers["job"][w])].model_gb for w in there)
+        assert models + workers["memory"][slot] <= DEVICES.memory_gb + 1e-9
+
+
+@given(JOBS, st.sampled_from(sorted(ORDERS)))
+def test_workers_of_a_job_stay_apart(jobs: list[IterationJob], order: str) -> None:
+    tasks, state = planned(jobs, PlanRules(interval_s=3.0), order)
+    used: dict[tuple[int, int], set[int]] = defaultdict(set)
+    owner = state.table.workers["job"]
+    for slot, iteration, device in zip(tasks.slot, tasks.iteration, tasks.device, strict=True):
+        assert device not in used[owner[slot], iteration]
+        used[owner[slot], iteration].add(device)
+
+
+def test_a_plan_changes_nothing_that_it_is_given() -> None:
+    jobs = [IterationJob(arrival=0, tasks=(IterationTask(0.1, 1.0),), iterations=900, model_gb=0.1)]
+    state = begin(jobs, DEVICES, PlanRules())
+    first, second = plan(state, ORDERS["product"]), plan(state, ORDERS["product"])
+    assert (first[0].start == second[0].start).all()
+    assert state.table.jobs["left"][0] == 900
+    assert first[1].table.jobs["left"][0] < 900
