@@ -79,7 +79,7 @@ class Timetable(NamedTuple):
     devices: Records
 
 
-class Ready(NamedTuple):
+class ReadyTasks(NamedTuple):
     """Workers by rank, those whose task is ready, and how many of each block.
 
     `number` has those of looks, of idle devices, and of tasks planned.
@@ -92,7 +92,7 @@ class Ready(NamedTuple):
 
 
 @_compiled
-def _mark(w: Ready, t: Timetable, slot: int, step: int) -> None:
+def _mark(w: ReadyTasks, t: Timetable, slot: int, step: int) -> None:
     """Add (1) or take away (-1) a worker from those whose task is ready."""
     rank = t.workers[slot].rank
     w.flag[rank] = step > 0
@@ -102,14 +102,14 @@ def _mark(w: Ready, t: Timetable, slot: int, step: int) -> None:
 
 
 @_compiled
-def _begin(w: Ready, t: Timetable, job: int) -> None:
+def _begin(w: ReadyTasks, t: Timetable, job: int) -> None:
     """The tasks of a job's iteration become ready."""
     for slot in range(t.jobs[job].first, t.jobs[job].end):
         _mark(w, t, slot, 1)
 
 
 @_compiled
-def _rest(w: Ready, t: Timetable, device: int) -> None:
+def _rest(w: ReadyTasks, t: Timetable, device: int) -> None:
     """Add a device to those that are idle."""
     t.devices[w.number[1]].idle = device
     t.devices[device].place = w.number[1]
@@ -143,7 +143,7 @@ def _finish(t: Timetable, device: int) -> int:
 
 
 @_compiled
-def _start(w: Ready, t: Timetable, r: Records, slot: int, device: int, start: float) -> None:
+def _start(w: ReadyTasks, t: Timetable, r: Records, slot: int, device: int, start: float) -> None:
     """Plan a worker's task."""
     _mark(w, t, slot, -1)
     moved, job = t.workers[slot].home != device, t.workers[slot].job
@@ -166,7 +166,7 @@ def _start(w: Ready, t: Timetable, r: Records, slot: int, device: int, start: fl
 
 
 @_compiled
-def _elsewhere(w: Ready, t: Timetable, slot: int, apart: bool, capacity: float) -> int:
+def _elsewhere(w: ReadyTasks, t: Timetable, slot: int, apart: bool, capacity: float) -> int:
     """The idle device for a worker that moves, with the fewest tasks that are ready there; -1: none."""
     job, best = t.workers[slot].job, -1
     for place in range(w.number[1]):
@@ -189,7 +189,7 @@ def _elsewhere(w: Ready, t: Timetable, slot: int, apart: bool, capacity: float) 
 
 @_compiled
 def _look(
-    w: Ready,
+    w: ReadyTasks,
     t: Timetable,
     r: Records,
     heap: list[tuple[float, int]],
@@ -230,7 +230,7 @@ def _look(
 
 
 @_compiled
-def _queue(w: Ready, t: Timetable, now: float) -> list[tuple[float, int]]:
+def _queue(w: ReadyTasks, t: Timetable, now: float) -> list[tuple[float, int]]:
     """The events to come, a heap: a device's task ends, or (above all devices) a job becomes ready.
 
     Marks the tasks that are ready now, and the devices that are idle.
@@ -270,7 +270,7 @@ def plan_interval(
     """
     t = Timetable(workers, jobs, devices)
     blocks = np.zeros(len(order) // BLOCK + 1, np.int64)
-    w = Ready(order, np.zeros(len(order), np.bool_), blocks, np.zeros(3, np.int64))
+    w = ReadyTasks(order, np.zeros(len(order), np.bool_), blocks, np.zeros(3, np.int64))
     heap = _queue(w, t, now)
     while now < until:
         while heap[0][0] <= now:
