@@ -25,6 +25,8 @@ DISK_MB = 400
 MORE_NODES = (*NODES, "n4")
 OTHER = 1
 """The uid of a user who means no harm."""
+READERS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10)
+"""The uids of those who read the feed, ten streams each; the first is an admin."""
 SUBMITTED = "submitted.jsonl"
 LARGE = {"min": len(NODES) + 9, "max": len(NODES) + 99}
 """Nodes of trainers that wait: what runs on nodes of this machine would take its cores from the daemon."""
@@ -197,6 +199,23 @@ def doors(world: World, options: Options) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def readers(world: World, options: Options) -> Iterator[None]:
+    """100 readers of the feed, 20 of them stuck: an admin's, who are told of all, and other users'."""
+    with contextlib.ExitStack() as stack:
+        for uid in READERS:
+            each = {"readers": 100 // len(READERS), "stuck": 20 // len(READERS)}
+            stack.enter_context(attacking("feed_readers", by_stranger=True, uid=uid, at=world.socket, **each))
+        yield
+
+
+@contextlib.contextmanager
+def many_for_everyone(world: World, options: Options) -> Iterator[None]:
+    """Many trainers wait, and the daemon serves all users."""
+    with many_trainers(world, options), for_everyone(world, options):
+        yield
+
+
 def heavy_studies() -> list[str]:
     """Studies that cost as much as a daemon takes, and such that would cost more."""
     one = {"choice": [0]}
@@ -337,6 +356,12 @@ CONDITIONS: dict[str, Condition] = {
         says="a user at every door of the API at once, beside another one who submits",
         prepared=for_everyone,
         attack=doors,
+        root=True,
+    ),
+    "readers": Condition(
+        says="100 readers of the feed, 20 of them stuck, while 10,000 trainers wait",
+        prepared=many_for_everyone,
+        attack=readers,
         root=True,
     ),
     "all": Condition(says="all of these at once", attack=everything, prepared=all_prepared, nodes=MORE_NODES),

@@ -26,10 +26,13 @@ NEXT = "Bftrainer-Next"
 `before` for events, pauses and reports."""
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=lambda odd: None)
+
+
 def dumps(value: object) -> str:
     """Return a value as JSON; halves of surrogate pairs, which readers of JSON refuse, become "?". What
     cannot be JSON, as bytes of a damaged row, becomes null."""
-    text = json.dumps(value, ensure_ascii=False, default=lambda odd: None)
+    text = _ENCODER.encode(value)
     return text.encode("utf-8", "replace").decode()
 
 

@@ -48,7 +48,9 @@ CORE_SHARE = 0.02
 """To make the picture takes so much of a core at most, however large the machine is."""
 READERS, READERS_OF_USER = 128, 16
 """So many streams at once: each has a connection, and up to 1 MB waits for it."""
-SWEPT = 100
+KEPT_S = 300.0
+"""The picture is kept for so long (s) after the last reader has gone: a page that is loaded anew has it."""
+SWEPT = 200
 """Of the trainers that wait so many are looked at each time: their reasons change slowly."""
 PUT_AT_ONCE = 20
 """So many readers are served in one turn of the event loop."""
@@ -83,7 +85,7 @@ class _Moment:
 
 @dataclass(slots=True, kw_only=True)
 class LiveFeed:
-    """Implements `api.stream.Feed`. Belongs to the event loop; it works only while there are readers."""
+    """Implements `api.stream.Feed`. Belongs to the event loop; it works only for readers."""
 
     trainers: Trainers
     nodes: NodesState
@@ -133,7 +135,7 @@ class LiveFeed:
         thread = fair_thread("feed", self.telemetry)
         try:
             due = 0.0
-            while self._readers:
+            while self._readers or await self._comes():
                 self._joined.clear()
                 fresh = (began := time.monotonic()) >= due
                 moment = self._moment() if fresh else None
@@ -148,9 +150,19 @@ class LiveFeed:
             log.exception("the feed of changes fails; its readers begin again")
             self.telemetry.happened("reads", "the feed of changes failed; see the log")
             self.begin_again()
-        finally:
             self._picture = FeedPicture(seq=self._picture.seq)
+        finally:
             thread.close()
+
+    async def _comes(self) -> bool:
+        """Return whether a reader comes in time for the picture that there is; without, it is forgotten."""
+        self._joined.clear()
+        try:
+            async with asyncio.timeout(KEPT_S):
+                await self._joined.wait()
+        except TimeoutError:
+            self._picture = FeedPicture(seq=self._picture.seq)
+        return bool(self._readers)
 
     async def _pause(self, until: float) -> None:
         """Wait until a picture is due, or a reader comes that has none, but for a moment in any case."""
@@ -253,10 +265,10 @@ class LiveFeed:
 
     def _trainer_rows(self, moment: _Moment) -> Iterator[tuple[int, object, Callable[[], FeedLine]]]:
         """Trainers without when they will end, which moves at every moment: their rows have it as of now.
-        Those that wait get it when they are swept, as it takes long."""
+        Those that wait get it, and why they wait, when they are swept: to find that out takes long."""
         for summary in moment.some:
-            view = listed_view(self.trainers.view_now(summary, moment.now))
             timed = summary.id in moment.timed
+            view = listed_view(self.trainers.view_now(summary, moment.now, with_why=timed))
             yield summary.id, (view, timed), partial(self._trainer_line, view, moment.now, timed)
 
     def _trainer_line(self, view: TrainerView, now: TrainersNow, timed: bool) -> FeedLine:

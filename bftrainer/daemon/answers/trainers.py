@@ -160,8 +160,9 @@ class Trainers:
         unfinished = None if self.index.over(view["id"]) else moment.state.trainer(view["id"])
         return moment.outlooks.of(unfinished, view, with_best=with_best) if unfinished else None
 
-    def view_now(self, stored: TrainerSummary, moment: TrainersNow) -> TrainerView:
-        """Return a trainer's line without its outlook. Any thread may call it."""
+    def view_now(self, stored: TrainerSummary, moment: TrainersNow, *, with_why: bool = True) -> TrainerView:
+        """Return a trainer's line without its outlook; `with_why`: with why it waits. Any thread may call
+        it."""
         over, unit = self.index.over(stored.id), moment.state.settings.unit
         if over is not None:
             return trainer_view(over, None, None, moment.workers.get(over.id, {}), unit)
@@ -171,7 +172,7 @@ class Trainers:
         if stored.id in moment.state.waiting:  # whatever the daemon before had stored
             view["status"] = TrainerStatus.WAITING.value
         unfinished = moment.state.trainer(stored.id)
-        if unfinished is not None and not unfinished.nodes:
+        if with_why and unfinished is not None and not unfinished.nodes:
             view["reason"] = moment.shortage.why(unfinished, lambda t: _left(t, moment))
             view["remedy"] = moment.shortage.remedy(unfinished)
         if unfinished is not None:

@@ -32,6 +32,7 @@ NICE = 10
 NOBODY = 65_534
 ON = "on"
 CONNECT_S = 2.0
+FEED = b"GET /v1/feed HTTP/1.1\r\nHost: bftrainer\r\n\r\n"
 HALF = b"POST /v1/trainers HTTP/1.1\r\nHost: bftrainer\r\nContent-Length: 100000\r\nX-Slow: "
 
 
@@ -224,6 +225,25 @@ def _ended(connection: socket.socket | None) -> bool:
         return True
 
 
+def feed_readers(at: str, readers: int, stuck: int) -> None:
+    """Keep so many streams of the feed open, of which so many are never read; replace those that end."""
+    found: list[socket.socket | None] = [None] * readers
+    for turn in itertools.count():
+        for number, stream in enumerate(found):
+            if stream is None:
+                found[number] = _connection(at, FEED)
+                continue
+            with contextlib.suppress(BlockingIOError):
+                while number >= stuck and (data := stream.recv(1 << 20)) is not None:
+                    if not data:
+                        stream.close()
+                        found[number] = None
+                        break
+        if turn == 0:
+            on()
+        time.sleep(0.1)
+
+
 def hellos(at: str, size: int, at_once: int) -> None:
     """Connect as an agent without a secret, so many at a time, and introduce yourself at length."""
     filling = ",".join('{"a":1}' for _ in range(size // 8))
@@ -317,7 +337,19 @@ async def _together(*work: Awaitable[None]) -> None:
     await asyncio.gather(*work)
 
 
-KINDS = (lock, bursts, specs, asking, every_door, submitting, connections, hellos, pings, agent_flood)
+KINDS = (
+    lock,
+    bursts,
+    specs,
+    asking,
+    every_door,
+    submitting,
+    connections,
+    feed_readers,
+    hellos,
+    pings,
+    agent_flood,
+)
 
 
 if __name__ == "__main__":

@@ -181,7 +181,9 @@ async def told(reader: FeedReader) -> tuple[str, dict[str, Any]]:
     return parsed(found or b"")
 
 
-def test_each_reader_is_told_what_its_user_may_know_and_what_changes(daemon: Daemon) -> None:
+def test_each_reader_is_told_what_its_user_may_know_and_what_changes(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def story() -> None:
         feed = daemon.feed
         readers = {caller.user: feed.join(caller, PARTS) for caller in (ADMIN, ALICE, BOB)}
@@ -203,10 +205,28 @@ def test_each_reader_is_told_what_its_user_may_know_and_what_changes(daemon: Dae
         assert [t["nodes"] for t in data["trainers"]] == [[]] and [n["node"] for n in data["nodes"]] == ["n1"]
         name, data = await told(readers["bob"])
         assert "trainers" not in data or [t["name"] for t in data["trainers"]] == ["<b>bob's"]
+        monkeypatch.setattr("bftrainer.daemon.answers.feed.KEPT_S", 0.01)
         for reader in readers.values():
             feed.leave(reader)
         await asyncio.wait_for(feed._task, 20)  # type: ignore[arg-type]
         assert not feed._picture.trainers.lines, "nothing is kept for nobody"
+
+    asyncio.run(story())
+
+
+def test_a_reader_that_comes_back_finds_the_picture(daemon: Daemon) -> None:
+    async def story() -> None:
+        feed = daemon.feed
+        first = feed.join(ADMIN, PARTS)
+        _, before = await told(first)
+        lines = feed._picture.trainers.lines[1]
+        feed.leave(first)
+        await asyncio.sleep(0)
+        again = feed.join(ADMIN, PARTS)
+        name, after = await told(again)
+        assert name == "state" and after["trainers"] == before["trainers"]
+        assert feed._picture.trainers.lines[1] is lines, "its rows were not made anew"
+        feed.leave(again)
 
     asyncio.run(story())
 
@@ -283,7 +303,6 @@ def test_a_failure_in_the_feed_tells_its_readers_to_begin_again(
         assert reader.ended and "the feed" in str(daemon.telemetry.troubles.texts(details=True))
         monkeypatch.undo()
         daemon.feed.leave(reader)
-        await asyncio.wait_for(daemon.feed._task, 20)  # type: ignore[arg-type]
         assert (await told(daemon.feed.join(ADMIN, PARTS)))[0] == "state"
         for other in list(daemon.feed._readers):
             daemon.feed.leave(other)

@@ -66,7 +66,12 @@ class FeedRows(Generic[K]):
 
 def all_of(board: FeedRows[K], user: str | None) -> bytes:
     """Return all lines that a user is told, as a JSON array."""
-    return joined(text for line in board.lines.values() if (text := line.told(user)) is not None)
+    texts = list[bytes]()
+    for line in board.lines.values():
+        check()
+        if (text := line.told(user)) is not None:
+            texts.append(text)
+    return joined(texts)
 
 
 def of_user(changed: Changes[K], user: str | None) -> tuple[list[bytes], list[K]]:
