@@ -2,7 +2,7 @@
 import { clock, figure, h, link, span, table } from "./dom.js";
 import { spark } from "./draw.js";
 
-const ROW = 30, BEYOND = 8;
+const ROW = 30, BEYOND = 8, QUEUED = 100;
 
 const done = (t) => (t.work ? t.samples / t.work : null);
 export const likely = (t) => t.ends_in_s?.likely ?? null;
@@ -89,6 +89,7 @@ export function trainers({ place, feed }) {
 export function queue({ place, feed }) {
   place.append(h("h1", {}, "Queue"));
   const said = h("p"), list = h("div");
+  let shown = "";
   place.append(said, list);
   return {
     update(changes) {
@@ -96,9 +97,12 @@ export function queue({ place, feed }) {
       const waiting = [...feed.trainers.values()].filter((t) => t.status === "waiting")
         .sort((a, b) => (b.priority ?? 1) - (a.priority ?? 1) || a.id - b.id);
       said.textContent = `${figure(waiting.length)} trainers wait; those of a higher priority come first, then in order of arrival.`
-        + (waiting.length > 200 ? " The first 200 are shown." : "");
+        + (waiting.length > QUEUED ? ` The first ${QUEUED} are shown.` : "");
+      const first = waiting.slice(0, QUEUED), rows = first.map((t) => [t.id, t.priority, t.reason, t.remedy]);
+      if (!changes.all && JSON.stringify(rows) === shown) return;
+      shown = JSON.stringify(rows);
       list.replaceChildren(table(["place", "trainer", "user", "priority", "waits for", "because", "it runs when", "ends in"],
-        waiting.slice(0, 200).map((t, i) => [figure(i + 1), link(`trainer/${t.id}`, t.name), t.user, figure(t.priority ?? 1),
+        first.map((t, i) => [figure(i + 1), link(`trainer/${t.id}`, t.name), t.user, figure(t.priority ?? 1),
           span(feed.at - t.submitted_at), t.reason || "-", t.remedy || "-", span(likely(t))]), [0, 3], "no trainer waits"));
     },
   };
