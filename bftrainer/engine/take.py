@@ -10,6 +10,7 @@ from bftrainer.engine import pairs, survival
 from bftrainer.engine.node_info import with_reported
 from bftrainer.engine.queueing.places import with_places
 from bftrainer.engine.state import Draft, State
+from bftrainer.messages.ends import FAILED_OFTEN
 from bftrainer.model.actions import Ended
 from bftrainer.model.events import (
     Drain,
@@ -130,8 +131,7 @@ def _(event: WorkerLost, state: State) -> Draft:
         if failures > state.settings.max_failures:
             return _ended(state, event.trainer, TrainerStatus.FAILED, event.reason)
         if len(failed_at) > most:
-            told = f"{event.reason}; it has failed {len(failed_at)} times within an hour, {most} are allowed "
-            told += "though it makes progress between (max_failures_per_h)"
+            told = FAILED_OFTEN.say(reason=event.reason, failures=len(failed_at), most=most)
             return _ended(state, event.trainer, TrainerStatus.FAILED, told)
     survivor = replace(
         without(trainer, frozenset({event.node})),

@@ -18,6 +18,7 @@ from bftrainer.launch.deadlines import Deadlines
 from bftrainer.launch.job import FROM_OUTSIDE, PEER_GONE, REPEATED, WORK_DONE, LaunchedTrainer, WorkerView
 from bftrainer.launch.known import KnownTrainers
 from bftrainer.launch.reports import Reports
+from bftrainer.messages.ends import AFTER_LOOP
 from bftrainer.ports import Link
 from bftrainer.wire.messages import from_agent as said
 from bftrainer.wire.phases import ENDED, Phase
@@ -116,8 +117,7 @@ class Ends(ABC, Generic[T]):
         of_another = launched.succeeded and any(words in end.reason for words in PEER_GONE)
         if by_itself and not of_another and launched.finisher != node and not (view.overdue or view.repeated):
             reason, _ = launched.why_lost(view, end.code, end.reason)
-            logs = f"see bftrainer logs {launched.id} --node {node}"
-            launched.failure = f"after its loop, its script failed on {node}: {reason}; {logs}"
+            launched.failure = AFTER_LOOP.say(node=node, reason=reason, trainer=launched.id)
             launched.failed_in = view.joined
 
     def _is_end(self, launched: T, node: str, *, leaving: bool) -> bool:
@@ -143,8 +143,7 @@ class Ends(ABC, Generic[T]):
         count = sum(view.workers for view in launched.workers.values() if view.sent)
         if count > 1 and not launched.finisher and not self._have_met(launched):
             why = "its script ended with exit code 0" if launched.ending == WORK_DONE else launched.ending
-            told = f"{why}: each of its {count} processes ran all of it by itself. {launched.to_meet}"
-            self._reports.failed(launched, told)
+            self._reports.failed(launched, launched.apart.say(why=why, count=count))
 
     def _have_met(self, launched: T) -> bool:
         """Whether workers that have ended well have ever trained together, as far as is known by now."""

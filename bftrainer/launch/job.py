@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from bftrainer.messages.diagnostic import Diagnostic
+from bftrainer.messages.ends import NATIVE_APART, UNTOLD
 from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.reports import PauseKind, Progress
 from bftrainer.model.trainer import TrainerSpec
@@ -93,13 +95,13 @@ class WorkersByNode:
 @dataclass(slots=True)
 class LaunchedTrainer:
     """A trainer as the launcher knows it. `slow_start` is what a worker has not done that is not ready, and
-    `silent_start` what its user is told meanwhile; `to_meet` is what workers do that train together, and
-    `to_tell` what a script does so that its samples are known."""
+    `silent_start` what its user is told meanwhile; `apart` is said of workers that never trained together,
+    and `untold_samples` of a script that tells of none."""
 
     slow_start: ClassVar[str] = "was not ready"
     silent_start: ClassVar[str] = "its worker is not ready yet"
-    to_meet: ClassVar[str] = ""
-    to_tell: ClassVar[str] = ""
+    apart: ClassVar[Diagnostic] = NATIVE_APART
+    untold_samples: ClassVar[Diagnostic] = UNTOLD
 
     id: int
     spec: TrainerSpec
@@ -261,10 +263,7 @@ class LaunchedTrainer:
         nothing, and its spec asks for samples. Empty if it is not."""
         if self.spec.samples is None or self.has_told:
             return ""
-        return (
-            f"its script ended with exit code 0 on {node} and told of none of the {self.spec.samples:,} "
-            f"samples of its spec (work). {self.to_tell or self.to_meet}"
-        )
+        return self.untold_samples.say(node=node, samples=self.spec.samples)
 
     def keep(self, kept: int | None) -> str:
         """Note the step of the last checkpoint, as no member has the state any more. Returns what is lost

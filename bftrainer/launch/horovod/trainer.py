@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from bftrainer.launch.job import LaunchedTrainer, WorkerView
+from bftrainer.messages.diagnostic import Diagnostic
+from bftrainer.messages.ends import HOROVOD_APART, UNTOLD_RANKS
 from bftrainer.model.actions import Regroup
 from bftrainer.model.gpus import SEPARATOR
 from bftrainer.wire.messages.from_agent import Resumed
@@ -37,7 +39,8 @@ def node_at(host: str) -> str:
 class HorovodTrainer(LaunchedTrainer):
     """A trainer as the Horovod launcher knows it."""
 
-    to_meet: ClassVar[str] = "Let it call elastic.attach() and hvd.init() (docs/horovod.md)"
+    apart: ClassVar[Diagnostic] = HOROVOD_APART
+    untold_samples: ClassVar[Diagnostic] = UNTOLD_RANKS
 
     port: int = 0  # of its driver, once it is there
     pending: Regroup | None = None  # published, but waiting for workers that leave or for the driver

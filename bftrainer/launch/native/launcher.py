@@ -14,6 +14,7 @@ from typing import ClassVar
 from bftrainer.launch import messages
 from bftrainer.launch.job import LaunchedTrainer, WorkerView
 from bftrainer.launch.launcher import AgentLauncher
+from bftrainer.messages.ends import SILENT_START
 from bftrainer.model.actions import Regroup
 from bftrainer.model.backoff import backoff_s
 from bftrainer.model.events import Resync
@@ -36,23 +37,12 @@ MAX_ENTRIES_BYTES = 100_000
 few, of 8 bytes per member."""
 
 
-INSTEAD = (
-    "Set `launcher: torchrun` for a script that uses torch.distributed, `nodes: {min: 1, max: 1}` for one "
-    "that does not, or let it use elastic.Run (docs/your-script.md)"
-)
-SILENT_START = (
-    "its script has not reached elastic.Run yet, as it may still import its packages. If it never does, each "
-    f"node runs all of it by itself, and the trainer fails in the end. {INSTEAD}"
-)
-
-
 @dataclass(slots=True)
 class NativeTrainer(LaunchedTrainer):
     """A trainer as the native launcher knows it."""
 
     slow_start: ClassVar[str] = "did not reach elastic.Run"
-    silent_start: ClassVar[str] = SILENT_START
-    to_meet: ClassVar[str] = INSTEAD
+    silent_start: ClassVar[str] = SILENT_START.say()
 
     told_broken: int = 0  # the last generation that is known to be broken
     tries: int = 0  # how often the same members have been published again in a row

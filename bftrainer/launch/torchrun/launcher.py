@@ -24,6 +24,8 @@ from bftrainer.launch.job import PEER_GONE, WORK_DONE, LaunchedTrainer, WorkerVi
 from bftrainer.launch.launcher import FOLLOWERS_GRACE_S, AgentLauncher
 from bftrainer.launch.torchrun.runs import Meetings, Runs
 from bftrainer.launch.torchrun.stores import Stores
+from bftrainer.messages.diagnostic import Diagnostic
+from bftrainer.messages.ends import TELLS_NOTHING, UNTOLD_RANKS
 from bftrainer.model.actions import Regroup
 from bftrainer.model.events import Lasted, Resync
 from bftrainer.model.reports import PauseKind
@@ -39,10 +41,7 @@ log = logging.getLogger(__name__)
 class TorchrunTrainer(LaunchedTrainer):
     """A trainer as the torchrun launcher knows it."""
 
-    to_tell: ClassVar[str] = (
-        "Say work: until_exit, so that its end counts; or let it call elastic.attach(), job.progress() and "
-        "job.done() (docs/torchrun.md)"
-    )
+    untold_samples: ClassVar[Diagnostic] = UNTOLD_RANKS
 
     pending: Regroup | None = None  # to run as soon as the run before has ended
     port: int = 0  # of the pending run's store, once it is there
@@ -74,10 +73,7 @@ class TorchrunTrainer(LaunchedTrainer):
         told = self.runs.note(now, self.spec.checkpoint_interval_s, attached=self.attached)
         if told or self.has_told or self.spec.samples is None or not self.runs.is_long(now):
             return told
-        return (
-            f"its script tells of no progress, and its spec asks for {self.spec.samples:,} samples (work): "
-            f"it fails when the script ends. {self.to_tell}"
-        )
+        return TELLS_NOTHING.say(samples=self.spec.samples)
 
     @property
     def has_told(self) -> bool:

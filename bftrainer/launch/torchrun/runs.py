@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bftrainer.launch.deadlines import Later
 from bftrainer.launch.torchrun.stores import Stores
+from bftrainer.messages.ends import NEVER_SAVED, NO_FURTHER, NO_PROGRESS, RANKS_APART, RANKS_SEEM_APART
 
 MANY_RUNS = 5
 SHORT_S = 60.0
@@ -17,15 +18,6 @@ LOOK_S = 60.0
 """How often to look whether processes that run have met."""
 ANSWER_S = 20.0
 """A store that does not say by then whether it was used is not waited for."""
-NO_FURTHER = (
-    "its script has begun {} times in a row, and never came further than {:,} samples: let it save where "
-    "job.should_save() says so, and load what it has saved at its start (docs/torchrun.md)"
-)
-REMEDY = (
-    "Let the script call torch.distributed.init_process_group() and train with DistributedDataParallel, or "
-    "use accelerate, a callback of bftrainer, or elastic.Run (launcher: native). For work on one process, "
-    "say nodes: {min: 1, max: 1, workers: 1} (docs/torchrun.md)"
-)
 
 
 @dataclass(slots=True)
@@ -55,7 +47,9 @@ class Runs:
         self.furthest, self.longest_s = furthest, max(self.longest_s, lasted_s)
         if self.count <= MOST_RUNS:
             return ""
-        return NO_FURTHER.format(self.count, furthest) if attached else self._in_vain(now, saves_every_s)
+        if attached:
+            return NO_FURTHER.say(runs=self.count, samples=furthest)
+        return self._in_vain(now, saves_every_s)
 
     def begin(self, number: int, ranks: int, now: float) -> None:
         """A run begins, with so many processes."""
@@ -70,19 +64,12 @@ class Runs:
     def note(self, now: float, saves_every_s: float, *, attached: bool) -> str:
         """What the user is told of the runs so far, if they may all come to nothing; else empty."""
         if self.seems_apart:
-            return (
-                f"its {self.ranks} processes have formed no group (torch.distributed) for "
-                f"{now - self.began_at:.0f} s: if they never do, each runs the whole script by itself, and "
-                f"the trainer fails in the end. {REMEDY}"
-            )
+            return RANKS_SEEM_APART.say(ranks=self.ranks, seconds=now - self.began_at)
         return "" if attached or self.count < MANY_RUNS else self._in_vain(now, saves_every_s)
 
     def apart(self) -> str:
         """Why a trainer has failed whose processes have all ended well."""
-        return (
-            f"its {self.ranks} processes never formed a group (torch.distributed): each ran the whole script "
-            f"by itself. {REMEDY}"
-        )
+        return RANKS_APART.say(ranks=self.ranks)
 
     def _in_vain(self, now: float, saves_every_s: float) -> str:
         """What is told of so many runs that tell of no progress; empty if one was long enough for a
@@ -90,16 +77,9 @@ class Runs:
         longest_s = max(self.longest_s, now - self.began_at)
         if longest_s >= (saves_every_s or SHORT_S):
             return ""
-        runs = f"started {self.count} times, for {longest_s:.0f} s at the longest"
         if saves_every_s:
-            return (
-                f"{runs}: each time for less than checkpoint.interval_s ({saves_every_s:g} s), so that "
-                "nothing was saved; let its script save more often, or when SIGTERM comes"
-            )
-        return (
-            f"{runs}, and tells of no progress; if its script saves less often, say so "
-            "(checkpoint.interval_s), or save when SIGTERM comes"
-        )
+            return NEVER_SAVED.say(runs=self.count, longest=longest_s, every=saves_every_s)
+        return NO_PROGRESS.say(runs=self.count, longest=longest_s)
 
 
 class Meetings:

@@ -80,9 +80,9 @@ def test_what_would_go_wrong_is_refused_before_the_first_step(callback: Any, tmp
         elastic.loader(iter(range(24)))
     elastic.loader(range(24))
     elastic.on_fit_start(trainer(), None)
-    with pytest.raises(ValueError, match="accumulate_grad_batches was set otherwise"):
+    with pytest.raises(ValueError, match="or has others: accumulate_grad_batches"):
         elastic.on_fit_start(trainer(accumulate_grad_batches=1), None)
-    with pytest.raises(ValueError, match="use_distributed_sampler was set otherwise"):
+    with pytest.raises(ValueError, match="or has others: use_distributed_sampler"):
         elastic.on_fit_start(
             trainer(_accelerator_connector=SimpleNamespace(use_distributed_sampler=True)), None
         )

@@ -102,7 +102,7 @@ def test_a_program_that_fails_again_and_again_with_a_little_progress_is_given_up
         assert world.lost(1, "a", blame=True, samples=float(samples + 1), reason="exit code 1").ended is None
     ended = world.lost(1, "a", blame=True, samples=99.0, reason="exit code 1").ended
     assert ended is not None and ended.status is TrainerStatus.FAILED
-    assert ended.reason.startswith("exit code 1; it has failed 21 times within an hour, 20 are allowed")
+    assert ended.reason.startswith("exit code 1; it has failed 21 times within an hour, and 20 are allowed")
 
 
 @example([(0.0, False), (0.0, False), (596.0, True), (3000.0, False)], 2, 3)

@@ -39,8 +39,8 @@ def places(message: Diagnostic) -> set[str]:
 
 
 def used() -> tuple[dict[str, set[str]], list[str]]:
-    """Id -> folders that use it, and the calls whose values are not those of the templates."""
-    folders: dict[str, set[str]] = defaultdict(set)
+    """Id -> packages that use it, and the calls whose values are not those of the templates."""
+    packages: dict[str, set[str]] = defaultdict(set)
     wrong = []
     for path in PACKAGE.rglob("*.py"):
         tree, where = ast.parse(path.read_text(encoding="utf-8")), path.relative_to(PACKAGE)
@@ -53,7 +53,7 @@ def used() -> tuple[dict[str, set[str]], list[str]]:
         }
         for call in ast.walk(tree):
             if isinstance(call, ast.Name) and isinstance(call.ctx, ast.Load) and call.id in known:
-                folders[known[call.id].id].add(str(where.parent))
+                packages[known[call.id].id].add(where.parts[0])
             if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
                 continue
             of = call.func.value
@@ -61,13 +61,13 @@ def used() -> tuple[dict[str, set[str]], list[str]]:
                 message = known[of.id]
                 if {keyword.arg for keyword in call.keywords} != places(message):
                     wrong.append(f"{where}:{call.lineno} {message.id}")
-    return folders, wrong
+    return packages, wrong
 
 
-def test_each_message_is_said_in_one_folder_with_the_values_that_it_names() -> None:
-    folders, wrong = used()
+def test_each_message_is_said_in_one_package_with_the_values_that_it_names() -> None:
+    packages, wrong = used()
     assert not wrong
-    assert {id_: folders[id_] for id_ in CATALOGUE if len(folders[id_]) != 1} == {}
+    assert {id_: packages[id_] for id_ in CATALOGUE if len(packages[id_]) != 1} == {}
 
 
 def test_ids_are_unique_and_in_order() -> None:
