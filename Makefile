@@ -31,7 +31,7 @@ SMOKE := test_testbed.py test_check_of_slurm.py test_slurm_scheduler.py::TestSlu
 # Debian's trixie and sid have later Pythons, too, with a PyTorch for each
 DEBIAN_OF_PYTHON := $(if $(filter 3.13,$(PY)),24,26)
 
-.PHONY: help install horovod demo hpo-demo slurm-demo lsf-demo test nightly lint types docs unit integration hostile cluster smoke python soak impact slurm slurm24 slurm26 wheel bench gpu evaluation evidence clean
+.PHONY: help install horovod demo hpo-demo slurm-demo lsf-demo test nightly lint types docs unit integration hostile cluster smoke python soak impact slurm slurm24 slurm26 wheel release bench gpu evaluation evidence clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -159,6 +159,17 @@ slurm24 slurm26: slurm  ## Build a chroot with a later Slurm, once: 24.11 or 26.
 
 wheel: install  ## Build a wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+release: install  ## Build wheel and sdist into dist/, check them, and list all that the wheel installs (SBOM, CycloneDX)
+	rm -rf dist build/installed
+	$(PIP) --editable '.[release]'
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv --without-pip build/installed
+	$(BIN)/python -m pip --python build/installed/bin/python install -qq --disable-pip-version-check dist/*.whl
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file dist/sbom.cdx.json \
+		build/installed/bin/python
+	build/installed/bin/bftrainer --version
 
 bench: install  ## Time the allocators against each other, place GPUs, then the daemon's event loop under attack (35 minutes)
 	$(BIN)/python benchmarks/allocate.py --repeat 50
