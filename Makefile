@@ -99,6 +99,7 @@ docs: install  ## Write the generated pages anew from the code's own facts, and 
 	$(BIN)/python docs/http_page.py docs/http.md
 	$(BIN)/python docs/pictures/lanes.py docs/pictures
 	$(BIN)/python benchmarks/evidence.py --write docs/evidence/README.md
+	$(BIN)/python -m bftrainer.demo.picture docs/pictures/demo.json docs/pictures/demo.svg
 	$(BIN)/sphinx-build -q --fail-on-warning -c docs -b html . build/site
 	@echo "open build/site/index.html, or: $(PYTHON) -m http.server --bind 127.0.0.1 --directory build/site"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from bftrainer.api.client import Client
 from bftrainer.api.munge import Munge
 from bftrainer.api.received import ResponseLimits
-from bftrainer.settings.daemon import SOCKET
-from bftrainer.settings.sources import load
+from bftrainer.settings.client.places import SOCKET
+from bftrainer.settings.client.whereabouts import found
 
 
 def connect(config: Path | None, state_dir: str | None, patience_s: float | None = None) -> Client:
@@ -19,7 +19,7 @@ def connect(config: Path | None, state_dir: str | None, patience_s: float | None
     Raises:
         BftrainerError: The settings are wrong.
     """
-    settings = load({"state_dir": state_dir}, file=config)
+    settings = found(state_dir, config)
     bounds = ResponseLimits(patience_s=patience_s)
     if state_dir is not None:
         return Client(settings.state_dir / SOCKET, bounds=bounds)

@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from bftrainer.api.lookups import Lookups
-from bftrainer.api.munge import Munge, MungeError, digest
+from bftrainer.api.munge import SCHEME, Munge, MungeError, digest
 from bftrainer.api.transport.accept import peer_uid
 from bftrainer.api.transport.connection import connection_of
 from bftrainer.errors import BftrainerError
-
-SCHEME = "Munge"
-"""The scheme of the header `Authorization` with a credential."""
 
 
 class UnauthenticatedError(BftrainerError):

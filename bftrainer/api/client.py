@@ -20,11 +20,9 @@ from typing import Any, TypeVar
 import aiohttp
 from yarl import URL
 
-from bftrainer.api.callers import SCHEME
-from bftrainer.api.listing import LEFT_OUT, MAX_ENDED, MAX_ROWS, NEXT, WAITING_LEFT_OUT
-from bftrainer.api.munge import Munge, digest
+from bftrainer.api.listing import LEFT_OUT, MAX_ENDED, MAX_ROWS, NEXT, RETRIED, WAITING_LEFT_OUT
+from bftrainer.api.munge import SCHEME, Munge, digest
 from bftrainer.api.received import Allowance, OddAnswerError, ResponseLimits, number
-from bftrainer.api.transport.connection import RETRIED
 from bftrainer.errors import BftrainerError
 
 TIMEOUT_S = 30.0

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from bftrainer.api.callers import SCHEME, NotAllowedError, UnauthenticatedError
+from bftrainer.api.callers import NotAllowedError, UnauthenticatedError
+from bftrainer.api.munge import SCHEME
 from bftrainer.api.transport.admission import RETRY_S, BusyError
 from bftrainer.api.transport.connection import too_large
 from bftrainer.errors import BftrainerError, NameTakenError, StoreError, UnstorableError

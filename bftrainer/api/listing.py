@@ -25,6 +25,9 @@ NEXT = "Bftrainer-Next"
 """The header, where an answer leaves out rows, with what leads to them: `after` for trainers that wait,
 `before` for events, pauses and reports."""
 
+RETRIED = frozenset({429, 503})
+"""The statuses of answers after which a client may try again: nothing was done."""
+
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=lambda odd: None)
 

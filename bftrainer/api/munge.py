@@ -16,6 +16,8 @@ from pathlib import Path
 
 from bftrainer.errors import BftrainerError
 
+SCHEME = "Munge"
+"""The scheme of the header `Authorization` with a credential."""
 MAX_AGE_S = 60
 """A credential is accepted for so long."""
 AHEAD_S = 5

@@ -10,6 +10,7 @@ import sys
 import traceback
 
 import click
+from click.shell_completion import CompletionItem
 
 from bftrainer import __version__
 from bftrainer.cli.shared.failures import tell
@@ -60,6 +61,13 @@ class Commands(SuggestingGroup):
         module = importlib.import_module(f"bftrainer.cli.{cmd_name}_command")
         command: click.Command = module.command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer the commands without importing any of them, and the options."""
+        names = [
+            CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)
+        ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands for `--help` without importing any of them."""

@@ -51,7 +51,11 @@ DAEMON_OPTIONS = (
 @click.option(
     "--from", "start", metavar="ISO", help="Where in LOG to begin, UTC.  [default: where most happens]"
 )
-@click.option("--picture", type=Input(exists=False), help="Draw the nodes over time into this file (SVG).")
+@click.option(
+    "--picture",
+    type=Input(exists=False),
+    help="Draw the nodes over time into this file (SVG); with the suffix .json, write the record of it.",
+)
 @click.option(
     "--keep",
     type=Input(dir_okay=True, exists=False),

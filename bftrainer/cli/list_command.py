@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from bftrainer.api.client import Client, TrainerList
 from bftrainer.api.listing import ENDED
 from bftrainer.cli.shared.connection import changes, connect
 from bftrainer.cli.shared.options import client_options
@@ -18,6 +17,9 @@ from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.trainers.table import WARNED, columns, row
 from bftrainer.cli.shared.types import Positive
 from bftrainer.model.trainer import TrainerStatus
+
+if TYPE_CHECKING:
+    from bftrainer.api.client import Client, TrainerList
 
 EXPLAINED = 10
 """Of so many trainers the list says why they failed or wait, or what is odd."""

@@ -26,7 +26,7 @@ from bftrainer.demo.summary import Summary, summarise
 from bftrainer.demo.view import DaemonView, Looker
 from bftrainer.errors import BftrainerError
 from bftrainer.files import read_text
-from bftrainer.settings.sources import PREFIX
+from bftrainer.settings.client.given import PREFIX
 
 START_S = 120.0
 MOST_KB = 1000
@@ -158,6 +158,11 @@ class DemoSession:
     def view(self) -> DaemonView:
         """Ask the daemon for the present state; time counts from the first view."""
         return self._looker.look()
+
+    @property
+    def state_dir(self) -> Path:
+        """The daemon's state directory."""
+        return self._state
 
     def nodes(self) -> list[dict[str, Any]]:
         """Return the nodes as `bftrainer pool` shows them."""

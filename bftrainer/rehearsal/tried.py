@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 from bftrainer.model.trainer import TrainerSpec
-from bftrainer.settings.daemon import default_state_dir
+from bftrainer.settings.client.places import default_state_dir
 from bftrainer.spec.command_line import script_of
 
 FILE = "bftrainer-tried"

@@ -18,7 +18,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter,
 
 from bftrainer.errors import BftrainerError
 from bftrainer.replay.workload import Changes
-from bftrainer.settings.setting import Seconds, SettingsError
+from bftrainer.settings.client.given import SettingsError
+from bftrainer.settings.setting import Seconds
 from bftrainer.settings.values import NO_VALUE, Settings, of_command
 from bftrainer.traces.formats.options import FITS, SHARES
 from bftrainer.traces.logs import FORMATS, LogOptions

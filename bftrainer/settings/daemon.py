@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from bftrainer.settings.client.places import SOCKET, default_state_dir, whole_path
 from bftrainer.settings.setting import Positive, Section, SetBy, Setting
 
-SOCKET = "daemon.sock"
-"""The socket's name where it lies in the state directory."""
 AGENTS_SOCKET = "agents.sock"
 """The name of the socket of agents, which lies in the state directory."""
-
-
-def default_state_dir() -> Path:
-    """Where a daemon keeps its state unless told otherwise: in the user's folder for such things (XDG)."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "bftrainer"
 
 
 class DaemonSettings(Section):
@@ -85,7 +77,7 @@ class DaemonSettings(Section):
     @field_validator("state_dir", "socket")
     @classmethod
     def _whole_path(cls, path: Path) -> Path:
-        return path.expanduser().absolute()
+        return whole_path(path)
 
     @property
     def agents_socket(self) -> Path:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
-from bftrainer.settings.setting import SettingsError, facts
+from bftrainer.settings.client.given import SettingsError
+from bftrainer.settings.setting import facts
 from bftrainer.settings.values import Settings
 
 LIVE = frozenset(name for name, setting in facts(Settings).items() if setting.live)

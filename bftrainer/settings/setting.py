@@ -14,15 +14,10 @@ from typing import Annotated, ClassVar, Literal, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
-from bftrainer.errors import BftrainerError
 from bftrainer.model.text import plain
 
 Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
-
-
-class SettingsError(BftrainerError, ValueError):
-    """A setting that does not exist, or an impossible value. The message names the source of the value."""
 
 
 class SetBy(StrEnum):

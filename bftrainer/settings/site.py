@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from bftrainer.settings.checks import check_placeholders, host_and_port
+from bftrainer.settings.client.places import MUNGE_SOCKET, whole_path
 from bftrainer.settings.setting import Section, SetBy, Setting
 
 
@@ -51,9 +52,7 @@ class SiteSettings(Section):
     munge: Annotated[
         bool, Setting(help="accept users who connect to listen_users and show a munge credential")
     ] = False
-    munge_socket: Annotated[Path, Setting(help="where munged listens", set_by=SetBy.USER)] = Path(
-        "/run/munge/munge.socket.2"
-    )
+    munge_socket: Annotated[Path, Setting(help="where munged listens", set_by=SetBy.USER)] = MUNGE_SOCKET
     server: Annotated[
         Annotated[str, Field(pattern=r"^.+:[0-9]{1,5}$")] | None,
         Setting(
@@ -79,7 +78,7 @@ class SiteSettings(Section):
     @field_validator("munge_socket")
     @classmethod
     def _whole_path_of_munged(cls, path: Path) -> Path:
-        return path.expanduser().absolute()
+        return whole_path(path)
 
     @field_validator("admins", mode="before")
     @classmethod

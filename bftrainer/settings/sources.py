@@ -10,20 +10,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from bftrainer.settings.client.given import PREFIX, SettingsError, files, from_environment, from_file
 from bftrainer.settings.schedulers import SCHEDULERS
-from bftrainer.settings.setting import SettingsError
 from bftrainer.settings.values import NO_VALUE, Settings
-from bftrainer.yaml_files import YamlFileError, read_yaml
 
-PREFIX = "BFTRAINER_"
-SITE_VARIABLE = "BFTRAINER_SITE_CONFIG"
-"""Names the site's file where it is not in its usual place."""
-NO_SETTINGS = frozenset({"BFTRAINER_WORKER", SITE_VARIABLE})
-"""Variables with our prefix that are no settings: what agents are told, what they tell their workers, and
-where the site's file is."""
-SITE_FILE = "/etc/bftrainer/config.yaml"
-MOST_KB = 1000
-"""A file with settings is no larger."""
 QUOTED = 200
 """So many characters of a value are repeated in a message."""
 
@@ -54,8 +44,8 @@ def load(
     merged: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for source, values in (
-        *([_from_file(file)] if file else _files(environ)),
-        (f"environment {PREFIX}*", _from_environment(environ)),
+        *([from_file(file)] if file else files(environ)),
+        (f"environment {PREFIX}*", from_environment(environ)),
         ("command line", {k: v for k, v in overrides.items() if v is not None}),
     ):
         for name, value in values.items():
@@ -90,16 +80,6 @@ def _quoted(value: object) -> str:
     return text if len(text) <= QUOTED else f"{text[:QUOTED]}... ({len(text):,} characters)"
 
 
-def _files(environ: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
-    """The site's and the user's file, where they exist; later ones override earlier ones."""
-    own = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "bftrainer" / "config.yaml"
-    found = [_from_file(own)] if os.access(own, os.F_OK) else []
-    site = Path(environ.get(SITE_VARIABLE, SITE_FILE))
-    if os.access(site, os.F_OK) and not any(values.get("mode") == "single" for _, values in found):
-        found.insert(0, _from_file(site))
-    return found
-
-
 def files_of(file: Path | None, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
     """The files that `load` would read.
 
@@ -107,27 +87,7 @@ def files_of(file: Path | None, environ: Mapping[str, str] | None = None) -> tup
         SettingsError: one of them cannot be read.
     """
     environ = os.environ if environ is None else environ
-    return (file,) if file else tuple(Path(source) for source, _ in _files(environ))
-
-
-def _from_file(path: Path) -> tuple[str, dict[str, Any]]:
-    try:
-        values = read_yaml(path, MOST_KB)
-    except YamlFileError as error:
-        raise SettingsError(str(error)) from error
-    if values is None:
-        return str(path), {}
-    if not isinstance(values, dict):
-        raise SettingsError(f"{path}: expected lines of 'name: value', got {type(values).__name__}")
-    return str(path), {str(name): value for name, value in values.items()}
-
-
-def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name.removeprefix(PREFIX).lower(): value
-        for name, value in environ.items()
-        if name.startswith(PREFIX) and name not in NO_SETTINGS
-    }
+    return (file,) if file else tuple(Path(source) for source, _ in files(environ))
 
 
 def _unknown(source: str, name: str) -> str:

@@ -15,7 +15,7 @@ import pytest
 
 from bftrainer.replay.calibrate import history
 from bftrainer.replay.calibrate.compare import compare
-from bftrainer.settings.sources import PREFIX
+from bftrainer.settings.client.given import PREFIX
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 400

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from typing import Any
 
-from bftrainer.settings.sources import SITE_VARIABLE
+from bftrainer.settings.client.given import SITE_VARIABLE
 from lsf.emulator.emulator import Emulator, EmulatorError
 from tests.support.site import Site
 from tests.support.waiting import until

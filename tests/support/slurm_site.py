@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from bftrainer.api.client import DaemonError
-from bftrainer.settings.sources import SITE_VARIABLE
+from bftrainer.settings.client.given import SITE_VARIABLE
 from slurm.testbed import Testbed, TestbedError
 from tests.support.site import Site
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from aiohttp import web
 
+from bftrainer.api.listing import RETRIED
 from bftrainer.api.transport.admission import RETRY_S, BusyError, ConnectionPlace
 from bftrainer.api.transport.sockets import AGENT_PORTION, ClientSocket
 
@@ -31,8 +32,6 @@ LINGER_S = 1.0
 CONTINUE = "100-continue"
 END_OF_HEAD = b"\r\n\r\n"
 REASONS = {408: "Request Timeout", 429: "Too Many Requests", 431: "Request Header Fields Too Large"}
-RETRIED = frozenset({429, 503})
-"""The answers after which a client may try again: nothing was done."""
 
 
 @lru_cache(maxsize=256)

@@ -12,8 +12,6 @@ import click
 from bftrainer.cli.shared.completion import complete_trainer
 from bftrainer.cli.shared.types import Input, TrainerName
 from bftrainer.errors import BftrainerError
-from bftrainer.settings.setting import choices_of, facts
-from bftrainer.settings.values import Settings
 
 ODD_ANSWER = (TypeError, KeyError, IndexError, AttributeError, ValueError, OverflowError, RecursionError)
 """What an answer of another form is noticed by."""
@@ -22,6 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 config_option = click.option("--config", type=Input(exists=False), help="File with settings (YAML).")
+state_dir_option = click.option("--state-dir", metavar="STATE_DIR", help=ITS_FOLDER)
 trainer_argument = click.argument("trainer", type=TrainerName(), shell_complete=complete_trainer)
 
 
@@ -37,8 +36,11 @@ def setting_options(*names: str) -> Callable[[F], F]:
     return decorate
 
 
-def _setting_option(name: str, help_: str = "") -> Callable[[F], F]:
-    """The option of a setting, with the setting's own help and default, or with `help_`."""
+def _setting_option(name: str) -> Callable[[F], F]:
+    """The option of a setting, with the setting's own help and default."""
+    from bftrainer.settings.setting import choices_of, facts
+    from bftrainer.settings.values import Settings
+
     field, setting = Settings.model_fields[name], facts(Settings)[name]
     shown = field.get_default(call_default_factory=True, validated_data={})
     if shown is None:
@@ -53,7 +55,7 @@ def _setting_option(name: str, help_: str = "") -> Callable[[F], F]:
         default=None,
         type=click.Choice(choices) if choices else None,
         metavar=None if choices else "SECONDS" if setting.unit == "s" else name.upper(),
-        help=help_ or f"{setting.help[:1].upper()}{setting.help[1:]}.{default}",
+        help=f"{setting.help[:1].upper()}{setting.help[1:]}.{default}",
     )
 
 
@@ -81,4 +83,4 @@ def client_options(command: F) -> F:
 
 def daemon_options(command: F) -> F:
     """Add the options that say which daemon is meant: `--config` and `--state-dir`."""
-    return config_option(_setting_option("state_dir", ITS_FOLDER)(command))
+    return config_option(state_dir_option(command))

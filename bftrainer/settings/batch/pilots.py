@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
-from bftrainer.settings.daemon import default_state_dir
+from bftrainer.settings.client.places import default_state_dir
 from bftrainer.settings.setting import Positive, Section, Setting
 
 PILOT_MAX_S: Mapping[str, float] = {"preempt": 14_400.0, "window": 900.0}

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import errno
+import json
+import socket
 import sys
-from pathlib import Path
+import tempfile
+import threading
+from contextlib import suppress
 
 import click
 import pytest
@@ -104,19 +108,52 @@ def test_completion_offers_what_a_shell_takes_as_it_is(monkeypatch: pytest.Monke
     assert [(item.value, item.help) for item in again] == [("a", "running")], "the last of its name"
 
 
-def offered(monkeypatch: pytest.MonkeyPatch, answer: object, typed: str = "") -> list[CompletionItem]:
-    class Client:
-        def call(self, method: str, path: str) -> object:
-            return answer
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"HTTP/1.1 500 no\r\n\r\n",
+        b"SSH-2.0\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 999,
+        b"HTTP/1.1 200",
+    ],
+)
+def test_completion_is_silent_about_what_is_no_daemon(monkeypatch: pytest.MonkeyPatch, raw: bytes) -> None:
+    assert offered(monkeypatch, raw) == []
 
-    def connect(config: Path | None, state_dir: str | None, patience_s: float) -> Client:
-        assert patience_s <= 3
-        return Client()
 
-    monkeypatch.setattr(completion, "connect", connect)
-    context = click.Context(click.Command("show"))
-    argument = click.Argument(["trainer"])
-    return [
-        *completion.complete_trainer(context, argument, typed),
-        *completion.complete_node(context, argument, typed),
-    ]
+def test_completion_waits_only_so_long_for_an_answer_that_trickles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "PATIENCE_S", 0.2)
+    assert offered(monkeypatch, b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n[", trickles=True) == []
+
+
+def offered(
+    monkeypatch: pytest.MonkeyPatch, answer: object, typed: str = "", *, trickles: bool = False
+) -> list[CompletionItem]:
+    """What is offered where a daemon gives this answer, as JSON or as it is."""
+    body = b"" if isinstance(answer, bytes) else json.dumps(answer).encode()
+    whole = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{folder}/daemon.sock")
+        listening.listen()
+        over = threading.Event()
+
+        def serve() -> None:
+            for _ in range(1 if trickles else 2):
+                with listening.accept()[0] as asked:
+                    asked.recv(10_000)
+                    with suppress(OSError):  # it has gone
+                        asked.sendall(answer if isinstance(answer, bytes) else whole)
+                    while trickles and not over.wait(0.05):
+                        asked.sendall(b" ")
+
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
+        context = click.Context(click.Command("show"))
+        context.params["state_dir"] = folder
+        argument = click.Argument(["trainer"])
+        found = completion.complete_trainer(context, argument, typed)
+        if not trickles:
+            found += completion.complete_node(context, argument, typed)
+        over.set()
+        return found

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer.settings.checks import MAX_NODES, check_placeholders, host_and_port, nodeset
-from bftrainer.settings.setting import SettingsError
+from bftrainer.settings.client.given import SettingsError
 from bftrainer.settings.sources import load
 
 

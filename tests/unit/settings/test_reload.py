@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer.settings.client.given import SettingsError
 from bftrainer.settings.live import LIVE, reloaded
-from bftrainer.settings.setting import SettingsError
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings
 

@@ -17,8 +17,9 @@ from pydantic import ValidationError
 from bftrainer.cli.shared.options import setting_options
 from bftrainer.errors import BftrainerError
 from bftrainer.model.policy import EngineSettings
-from bftrainer.settings.setting import SettingsError, facts
-from bftrainer.settings.sources import NO_SETTINGS, load
+from bftrainer.settings.client.given import NO_SETTINGS, SettingsError
+from bftrainer.settings.setting import facts
+from bftrainer.settings.sources import load
 from bftrainer.settings.values import NO_VALUE, Settings
 
 

@@ -10,11 +10,11 @@ import pytest
 import bftrainer
 from bftrainer.model.policy import EngineSettings
 from bftrainer.replay import scenario
+from bftrainer.settings.client.given import PREFIX
 from bftrainer.settings.decisions import DecisionSettings
 from bftrainer.settings.limits import LimitSettings
 from bftrainer.settings.page import BOUNDS_BEGIN, page, with_tables
 from bftrainer.settings.setting import Section, facts
-from bftrainer.settings.sources import PREFIX
 from bftrainer.settings.values import SECTIONS, Settings, of_command
 
 ROOT = Path(bftrainer.__file__).parents[1]
