@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType, ModuleType
 
-from bftrainer.messages import arguments, ends, huggingface, lightning, loop, ranks, state
+from bftrainer.messages import arguments, ends, hints, huggingface, lightning, loop, ranks, state, trying
 from bftrainer.messages.diagnostic import Diagnostic
 
 SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
@@ -17,6 +17,8 @@ SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
         "Hugging Face's Trainer": huggingface,
         "Lightning's Trainer": lightning,
         "Trainers that fail, or seem to come to nothing": ends,
+        "Specs, as they are submitted": hints,
+        "What bftrainer try finds": trying,
     }
 )
 """Title of a section of the page -> the module with its messages, in the order of their numbers."""

@@ -26,8 +26,11 @@ class Diagnostic:
 
     def say(self, **values: object) -> str:
         """The whole message: what is wrong, what to do, and the command that tells more."""
-        text, cure = self.text.format(**values), self.cure.format(**values)
-        return f"{text}. {cure} (bftrainer explain {self.id})"
+        return ". ".join(self.parts(**values))
+
+    def parts(self, **values: object) -> tuple[str, str]:
+        """What is wrong, and what to do with the command that tells more."""
+        return self.text.format(**values), f"{self.cure.format(**values)} (bftrainer explain {self.id})"
 
 
 def shown(template: str) -> str:

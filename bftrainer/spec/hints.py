@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import PurePath
 
+from bftrainer.messages.hints import SHELL_STAYS, STARTS_PROCESSES
 from bftrainer.model.trainer import TrainerSpec
 
 STARTERS = {"accelerate", "deepspeed", "horovodrun", "mpiexec", "mpirun", "srun", "torchrun"}
@@ -20,17 +21,9 @@ SHELLS = {"bash", "dash", "ksh", "sh", "zsh"}
 def hint(spec: TrainerSpec) -> str:
     """What a user should think of, once the trainer is submitted; empty if nothing."""
     if found := starter(spec.command):
-        return (
-            f"its command starts processes of its own ({found}), in which bftrainer.elastic does not work. "
-            "Better let the command be the script itself, with `launcher: torchrun`: bftrainer starts it on "
-            "each node, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set"
-        )
+        return STARTS_PROCESSES.say(program=found)
     if _keeps_shell(spec.command):
-        return (
-            "its command is a shell, which passes no signal on to the script, and whose exit code is that of "
-            "the last program it runs, whatever the script's was. Let the command be the script itself, or "
-            "the shell's last words `exec python train.py`"
-        )
+        return SHELL_STAYS.say()
     return ""
 
 

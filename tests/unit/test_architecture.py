@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "state_dir": {"errors", "files"},
     "store": {"errors", "model"},
     "settings": {"errors", "yaml_files", "model", "allocate"},
-    "spec": {"errors", "files", "yaml_files", "model", "performance", "threads"},
+    "spec": {"errors", "files", "messages", "yaml_files", "model", "performance", "threads"},
     "telemetry": {"errors", "model"},
     "api": {"errors", "model", "threads", "wire"},
     "traces": {"errors", "files", "model"},
@@ -59,7 +59,7 @@ ALLOWED: dict[str, set[str]] = {
     "web": {"api", "errors", "worker_output"},
     "search": {"errors", "files", "model", "performance", "spec", "threads", "traces", "remote"},
     "demo": {"errors", "files", "settings", "api", "series"},
-    "rehearsal": {"errors", "model", "api", "demo", "elastic", "settings", "spec"},
+    "rehearsal": {"errors", "messages", "model", "api", "demo", "elastic", "settings", "spec"},
 }
 """Module or package of bftrainer -> what of bftrainer it may import, itself aside. `cli`, `__main__` and
 `testing` stand above all others, which none of these imports."""

@@ -6,23 +6,21 @@ from pathlib import Path
 
 from bftrainer.elastic.programs.preload import imports_of
 from bftrainer.files import open_regular
+from bftrainer.messages.diagnostic import Diagnostic
+from bftrainer.messages.hints import (
+    NO_CALLBACK_PLACE,
+    NO_CALLBACK_STEPS,
+    NO_RUN,
+    NO_WORK_TOLD,
+    SHELL_STARTS,
+)
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.spec.hints import split, starter
 
-_TRAINERS = {"transformers": "Hugging Face's Trainer", "trl": "Hugging Face's Trainer"}
+_TRAINERS = {"transformers", "trl"}
 _LIGHTNING = {"lightning", "lightning.pytorch", "pytorch_lightning"}
-_WITHOUT = {
-    "Hugging Face's Trainer": (
-        "when its number of nodes changes, a step has another number of samples, so that epochs are counted "
-        "wrongly and samples left out"
-    ),
-    "Lightning's Trainer": (
-        "when its nodes change, it goes on from what it saves itself, and not at the sample where it was"
-    ),
-}
 READ = 65536
 """So many bytes of a shell script are read."""
-MODULE = {"Hugging Face's Trainer": "huggingface", "Lightning's Trainer": "lightning"}
 
 
 def hint(spec: TrainerSpec) -> str:
@@ -36,24 +34,13 @@ def hint(spec: TrainerSpec) -> str:
     if any(name.partition(".")[0] == "bftrainer" for name in found) or _names_us(path):
         return ""
     if spec.launcher == "native" and spec.n_max > 1 and found:
-        return (
-            f"{script} imports nothing of bftrainer.elastic: on several nodes each would train by itself, "
-            "and the trainer then fails. Use elastic.Run (docs/library.md), or `launcher: torchrun` for a "
-            "script that forms its own group"
-        )
+        return NO_RUN.say(script=script)
     if spec.launcher == "torchrun" and spec.samples is not None and found:
-        return (
-            f"{script} imports nothing of bftrainer.elastic, and so tells of none of the samples that `work` "
-            "asks for: the trainer fails when the script ends. Say `work: until_exit`, or let it call "
-            "elastic.attach(), job.progress() and job.done() (docs/torchrun.md)"
-        )
+        return NO_WORK_TOLD.say(script=script)
     framework = _framework(found)
-    if spec.launcher != "torchrun" or spec.n_min == spec.n_max or not framework:
+    if spec.launcher != "torchrun" or spec.n_min == spec.n_max or framework is None:
         return ""
-    return (
-        f"{script} uses {framework} without bftrainer's callback: {_WITHOUT[framework]}. Add "
-        f"bftrainer.elastic.{MODULE[framework]}.ElasticCallback (docs/{MODULE[framework]}.md)"
-    )
+    return framework.say(script=script)
 
 
 def _begin(script: Path) -> str:
@@ -77,17 +64,12 @@ def _starter_in_shell_script(spec: TrainerSpec) -> str:
     found = next((program for line in lines if (program := starter(split(line)))), "")
     if not found:
         return ""
-    return (
-        f"{name} calls {found}, which starts processes of its own, in which bftrainer.elastic does not work; "
-        "on several nodes, each would train all by itself, and write the same files. Write `exec python ...` "
-        "there, and `launcher: torchrun` in the spec: bftrainer starts it on each node, with RANK, "
-        "WORLD_SIZE, MASTER_ADDR and MASTER_PORT set"
-    )
+    return SHELL_STARTS.say(name=name, program=found)
 
 
-def _framework(imports: dict[str, list[str]]) -> str:
+def _framework(imports: dict[str, list[str]]) -> Diagnostic | None:
+    """What is said of a script with a framework's Trainer; None where it has none."""
     for name, taken in imports.items():
-        framework = _TRAINERS.get(name.partition(".")[0], "")
-        if framework and any(word.endswith("Trainer") for word in taken):
-            return framework
-    return "Lightning's Trainer" if _LIGHTNING & imports.keys() else ""
+        if name.partition(".")[0] in _TRAINERS and any(word.endswith("Trainer") for word in taken):
+            return NO_CALLBACK_STEPS
+    return NO_CALLBACK_PLACE if _LIGHTNING & imports.keys() else None

@@ -57,7 +57,7 @@ def used() -> tuple[dict[str, set[str]], list[str]]:
             if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
                 continue
             of = call.func.value
-            if call.func.attr == "say" and isinstance(of, ast.Name) and of.id in known:
+            if call.func.attr in ("say", "parts") and isinstance(of, ast.Name) and of.id in known:
                 message = known[of.id]
                 if {keyword.arg for keyword in call.keywords} != places(message):
                     wrong.append(f"{where}:{call.lineno} {message.id}")
