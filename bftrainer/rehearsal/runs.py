@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ SOON_S = 1.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
     """One run: on `nodes` nodes, with as many as `grows_to` after `joins_after` steps; after each of `stops`
-    the trainer is cancelled and resumed. `batch`: samples of a step, under elastic.Run."""
+    the trainer is cancelled and resumed. `batch`: samples of a step, under elastic.Run. `keys`: keys of the
+    spec that this run has otherwise."""
 
     name: str
     title: str
@@ -30,6 +31,7 @@ class RunPlan:
     stops: tuple[int, ...] = ()
     batch: int | None = None
     directions: Directions = PLAIN
+    keys: Mapping[str, Any] = field(default_factory=dict)
 
 
 def first(least: int, most_s: float) -> RunPlan:
@@ -112,6 +114,7 @@ def request(
         **batch,
         **({"partial": False} if spec.launcher == "native" else {}),
         "checkpoint": {"every_s": min(spec.checkpoint_every_s, SOON_S)},
+        **plan.keys,
     }
 
 

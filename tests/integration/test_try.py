@@ -126,3 +126,33 @@ def test_frameworks_with_the_callback_end_the_same(tmp_path: Path, script: str) 
     )
     found = tried(tmp_path, script, launcher="torchrun")
     assert found["same"], found["differences"]
+
+
+def test_partial_back_propagation_of_ones_own_model_is_measured(tmp_path: Path) -> None:
+    shutil.copy(SCRIPTS / "native.py", tmp_path / "train.py")
+    spec = {"name": "mine", "command": ["python", "train.py", "right"], "nodes": {"max": 2}}
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+    done = subprocess.run(
+        [sys.executable, "-m", "bftrainer", "try", "spec.yaml", "--partial", "2", "--steps", "16", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    half, whole = found["parts"]
+    assert half["saved"] < whole["saved"]
+    assert half["gradient"] == 4 * (8 + 1) < whole["gradient"] == 4 * (8 + 1 + 40 + 8)
+    ways = {way["name"]: way for way in found["ways"]}
+    assert [*ways] == [
+        "full",
+        "partial",
+        "full, fewer steps",
+        "full, 1 worker",
+        "full, exchanging half as often",
+    ]
+    assert 0.5 <= ways["partial"]["bytes"] < 1
+    assert all(way["loss"] > 0 and way["compute"] > 0 for way in ways.values())

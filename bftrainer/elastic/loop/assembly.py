@@ -20,6 +20,7 @@ from bftrainer.elastic.partial.options import Partial, overridden
 from bftrainer.elastic.partial.refused import check_partial
 from bftrainer.elastic.partial.steps import PartialSteps
 from bftrainer.elastic.process.channel import Orders
+from bftrainer.elastic.recorded import watcher
 from bftrainer.elastic.state import parts as own_parts
 from bftrainer.elastic.state.parts import UNSAVED, UnsavedBuffers
 from bftrainer.elastic.state.training_state import STEPPED, TrainingState
@@ -144,7 +145,7 @@ def assembled(
     state |= {TRAINABLE: freezing} if how.ddp is False else {}
     checks = observers_of(checked_run(orders, what, policy, samples, how, agreed, least))
     averaging, partial = _averaging(how, what, policy, freezing, orders)
-    checks[:0] = TakesTurns.of(orders, what.models.values(), averaging)
+    checks[:0] = [*watcher.watching.observers(what), *TakesTurns.of(orders, what.models.values(), averaging)]
     observers = _observing(checks, adapting, partial)
     training = TrainingState({**state, **observers.parts()})
     count, cuts = passes(samples.epochs, orders), {"budget": budget, "least": least}

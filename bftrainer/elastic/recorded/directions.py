@@ -22,6 +22,7 @@ class Directions:
     script has ended after so many steps; 0: never. `noise`: "rounding" adds to gradients what another order
     of sums would; "seed" sets the random numbers anew when training begins. `least` and `most_s`: the first
     run is cut after so many steps if it has then trained for so long; `cut`: this run ends after so many.
+    `costs`: what steps cost is noted, and nothing else.
     """
 
     holds: Sequence[int] = ()
@@ -31,6 +32,7 @@ class Directions:
     least: int = 0
     most_s: float = 0.0
     cut: int | None = None
+    costs: bool = False
 
     @classmethod
     def of(cls, folder: Path) -> Directions:

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,6 +57,7 @@ class StepRecorder:
         """Begin anew, in a new process."""
         self.is_off = VARIABLE not in os.environ and "BFTRAINER_WORKER" not in os.environ
         self._file: Any = None
+        self._costs: Any = None
         self._folder, self._directions = Path(), Directions()
         self._run: Any = None
         self._variables: Variables | None = None
@@ -91,9 +92,29 @@ class StepRecorder:
 
     # what the library tells
 
-    @harmless
+    def observers(self, trained: Any) -> Sequence[Any]:
+        """As `Watcher.observers`: where directions ask for what steps cost, nothing else is recorded."""
+        self._notice()
+        if self.is_off or not self._directions.costs:
+            return ()
+        self.is_off = True
+        from bftrainer.elastic.recorded.costs import StepCosts  # noqa: PLC0415  it needs the library
+
+        self._costs = StepCosts(trained, self._write, self._directions.cut or 1)
+        return [self._costs]
+
     def enters(self, run: Any) -> None:
         """As `Watcher.enters`."""
+        if self._costs is not None:
+            self._costs.run = run
+        self._enters(run)
+
+    @harmless
+    def _notice(self) -> None:
+        self._begin()
+
+    @harmless
+    def _enters(self, run: Any) -> None:
         self._run = run
         self._begin()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 
@@ -11,6 +11,9 @@ class Watcher(Protocol):
 
     def enters(self, run: Any) -> None:
         """An `elastic.Run` of this process begins."""
+
+    def observers(self, trained: Any) -> Sequence[Any]:
+        """Further observers (`loop.observers.StepObserver`) of a run that trains these models."""
 
     def said(self, kind: str, fields: Mapping[str, Any]) -> None:
         """The process tells its agent, or would if it had one, a message of this kind."""
@@ -21,6 +24,10 @@ class Nobody:
 
     def enters(self, run: Any) -> None:
         """As `Watcher.enters`."""
+
+    def observers(self, trained: Any) -> Sequence[Any]:
+        """As `Watcher.observers`."""
+        return ()
 
     def said(self, kind: str, fields: Mapping[str, Any]) -> None:
         """As `Watcher.said`."""

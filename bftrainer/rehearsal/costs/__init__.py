@@ -1,0 +1,1 @@
+"""Partial back-propagation of a user's own model (`bftrainer try --partial`): what it saves and costs."""
