@@ -63,9 +63,9 @@ def _hook() -> None:
     from torch.optim import optimizer  # noqa: PLC0415
 
     from bftrainer.elastic.recorded import watcher  # noqa: PLC0415
-    from bftrainer.elastic.recorded.recorder import StepRecorder  # noqa: PLC0415
+    from bftrainer.elastic.recorded.recorder import CostRecorder  # noqa: PLC0415
 
-    recorder = StepRecorder()
+    recorder = CostRecorder()
     watcher.watching = recorder
     os.register_at_fork(after_in_child=recorder.forked)
     optimizer.register_optimizer_step_pre_hook(recorder.before_step)

@@ -57,7 +57,6 @@ class StepRecorder:
         """Begin anew, in a new process."""
         self.is_off = VARIABLE not in os.environ and "BFTRAINER_WORKER" not in os.environ
         self._file: Any = None
-        self._costs: Any = None
         self._folder, self._directions = Path(), Directions()
         self._run: Any = None
         self._variables: Variables | None = None
@@ -92,29 +91,9 @@ class StepRecorder:
 
     # what the library tells
 
-    def observers(self, trained: Any) -> Sequence[Any]:
-        """As `Watcher.observers`: where directions ask for what steps cost, nothing else is recorded."""
-        self._notice()
-        if self.is_off or not self._directions.costs:
-            return ()
-        self.is_off = True
-        from bftrainer.elastic.recorded.costs import StepCosts  # noqa: PLC0415  it needs the library
-
-        self._costs = StepCosts(trained, self._write, self._directions.cut or 1)
-        return [self._costs]
-
+    @harmless
     def enters(self, run: Any) -> None:
         """As `Watcher.enters`."""
-        if self._costs is not None:
-            self._costs.run = run
-        self._enters(run)
-
-    @harmless
-    def _notice(self) -> None:
-        self._begin()
-
-    @harmless
-    def _enters(self, run: Any) -> None:
         self._run = run
         self._begin()
 
@@ -306,6 +285,32 @@ class StepRecorder:
 
     def _write(self, event: str, **fields: Any) -> None:
         self._file.write(json.dumps({"event": event, "time": time.time(), **fields}) + "\n")
+
+
+class CostRecorder(StepRecorder):
+    """As `StepRecorder`; where directions ask for what steps cost, it records that alone."""
+
+    _costs: Any = None
+
+    def observers(self, trained: Any) -> Sequence[Any]:
+        """As `Watcher.observers`."""
+        if not self._is_asked():
+            return ()
+        from bftrainer.elastic.recorded.costs import StepCosts  # noqa: PLC0415  it needs the library
+
+        self.is_off = True
+        self._costs = StepCosts(trained, self._write, self._directions.cut or 1)
+        return [self._costs]
+
+    def enters(self, run: Any) -> None:
+        if self._costs is not None:
+            self._costs.run = run
+        super().enters(run)
+
+    @harmless
+    def _is_asked(self) -> bool:
+        self._begin()
+        return not self.is_off and self._directions.costs
 
 
 def _dense(grad: torch.Tensor) -> list[float]:
