@@ -41,7 +41,7 @@ class StepCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartCost:
     """A part of the model, and what a step costs a worker that computes it: seconds and bytes."""
 
     name: str
@@ -52,7 +52,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class WayOutcome:
     """What a way of training came to: after how many steps, with which loss, at how much of the compute of
     full back-propagation, exchanging how much of its bytes."""
 
@@ -63,14 +63,14 @@ class Trained:
     bytes: float
 
 
-def parts(costs: Sequence[StepCost]) -> list[Part]:
+def parts(costs: Sequence[StepCost]) -> list[PartCost]:
     """By part, from a run with partial back-propagation: medians over the steps of all workers."""
     found = defaultdict[int, list[StepCost]](list)
     for each in costs:
         if each.step > FIRST:
             found[role(each.rank, each.step - 1, each.workers)].append(each)
     return [
-        Part(
+        PartCost(
             f"{j}/{mine[0].workers}",
             median(each.forward for each in mine),
             median(each.backward for each in mine),

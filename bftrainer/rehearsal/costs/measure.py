@@ -13,9 +13,9 @@ from bftrainer.errors import BftrainerError
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.rehearsal.conduct import Conducted, Conductor, conducting
 from bftrainer.rehearsal.costs.judged import (
-    Part,
+    PartCost,
     StepCost,
-    Trained,
+    WayOutcome,
     compute,
     fewer_steps,
     fewer_workers,
@@ -26,14 +26,14 @@ from bftrainer.rehearsal.runs import RunPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class PartialMeasured:
     """What came of it: costs by part, and losses by way of training."""
 
     name: str
     workers: int
     steps: int
-    parts: list[Part]
-    ways: list[Trained]
+    parts: list[PartCost]
+    ways: list[WayOutcome]
     seconds: float
 
 
@@ -46,7 +46,7 @@ def measure(
     steps: int,
     most_s: float,
     say: Callable[[str], None],
-) -> Measured:
+) -> PartialMeasured:
     """Train a script of `launcher: native` for so many steps on so many workers of this machine, in each way.
 
     Raises:
@@ -70,27 +70,27 @@ def measure(
         title = "full, exchanging half as often"
         twice, _ = _run(conductor, say, title, workers, half, own=False, batch=2 * total)
         ways = [
-            Trained("full", steps, loss(full, steps), 1.0, 1.0),
-            Trained(
+            WayOutcome("full", steps, loss(full, steps), 1.0, 1.0),
+            WayOutcome(
                 "partial",
                 steps,
                 loss(part, steps),
                 share,
                 figures["partial.bytes"] / figures["partial.bytes_full"],
             ),
-            Trained("full, fewer steps", short, loss(full, short), short / steps, short / steps),
-            Trained(
+            WayOutcome("full, fewer steps", short, loss(full, short), short / steps, short / steps),
+            WayOutcome(
                 less,
                 steps,
                 loss(fewer, steps),
                 compute(fewer) / compute(full),
                 (few - 1) / (workers - 1),
             ),
-            Trained(
+            WayOutcome(
                 title, half, loss(twice, half), half * compute(twice) / (steps * compute(full)), half / steps
             ),
         ]
-        return Measured(spec.name, workers, steps, parts(part), ways, conductor.seconds)
+        return PartialMeasured(spec.name, workers, steps, parts(part), ways, conductor.seconds)
 
 
 def _run(
