@@ -1,4 +1,4 @@
-"""What a worker's steps cost, and their losses: for `bftrainer try --partial`."""
+"""Costs and losses of a worker's steps, for `bftrainer try --partial`."""
 
 from __future__ import annotations
 
