@@ -1,4 +1,4 @@
-"""Judges what runs have cost, and what loss they came to, by part of the model and by way of training. Pure."""
+"""Judges what runs have cost, and to what loss they came, by part of the model and by way of training."""
 
 from __future__ import annotations
 
