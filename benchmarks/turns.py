@@ -8,8 +8,8 @@
 
 `handover` kills a worker that has its turn, too. `models` trains five models of PyTorch for the same steps,
 one process each, on one core; no gradients are exchanged, so that turns can gain nothing. `pair` measures
-speeds in one run: of one trainer alone, of both in turn, and of both at once without turns. Each node has one
-core.
+speeds in one run: of one trainer alone, of both in turn, and of both at once without turns. Each node has a
+device that is made up, see benchmarks/turns_worker.py.
 """
 
 from __future__ import annotations

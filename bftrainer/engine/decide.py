@@ -10,7 +10,7 @@ from bftrainer.allocate.assign import assign
 from bftrainer.engine.gpus import plan as gpu_plan
 from bftrainer.engine.gpus.plan import bounded
 from bftrainer.engine.node_info import NodeGroups
-from bftrainer.engine.pairs import MORE, Pair, hosts_of, paired, proposed
+from bftrainer.engine.pairs import Pair, hosts_of, paired, proposed
 from bftrainer.engine.question import by_user, caps_of, problem_of
 from bftrainer.engine.queueing.fair_shares import STEADY, TURN_S, claim_to_more, entered, shares_of
 from bftrainer.engine.queueing.places import dealt
@@ -68,7 +68,7 @@ def _with_pairs(
     kept: tuple[Pair, ...] = ()
     for pair in pairs:
         found = _whole_plan(state, asked, (*kept, pair), now, solve)
-        least = plan.objective * (MORE if pair.is_new else 1.0 / MORE)
+        least = plan.objective * pair.margin
         if found is not None and found[0].objective > least and found[1].get(pair.host):
             (plan, target), kept = found, (*kept, pair)
     if not kept:

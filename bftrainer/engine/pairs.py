@@ -25,8 +25,9 @@ from bftrainer.performance import curve
 LEAST_GAIN = 1.05
 """The sum of both speeds, each beside its own alone, below which turns gain nothing: a pair has that to spare
 for what its measurement is wrong by."""
-MORE = 1.02
-"""A new pair has to be worth so many times what the plan is worth without it: it costs a start."""
+MORE, MOVES, STAYS = 1.02, 1.2, 1.0 / 1.1
+"""A pair has to be worth so many times what the plan is worth without it: a new one, as it costs a start; a
+new one whose guest runs elsewhere, and begins anew from a checkpoint; and one that there is."""
 ROOM = 1.1
 """So many times what was measured of its memory a trainer may need."""
 KEPT = 16
@@ -56,13 +57,14 @@ class Sized(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two trainers on the same nodes, and how fast each is there beside its speed alone."""
+    """Two trainers on the same nodes, and how fast each is there beside its speed alone. `margin`: so many
+    times what the plan is worth without the pair it has to be worth with it."""
 
     host: int
     guest: int
     host_speed: float
     guest_speed: float
-    is_new: bool
+    margin: float
 
     @property
     def gain(self) -> float:
@@ -88,13 +90,13 @@ def proposed(trainers: Sequence[Trainer], active: Mapping[int, Trainer]) -> list
     pairs: list[Pair] = []
     for guest, host in hosts_of(active).items():
         if guest in known and host in known:
-            pair = pair_of(known[host], known[guest], is_new=False)
+            pair = pair_of(known[host], known[guest], STAYS)
             if pair is not None:
                 pairs.append(pair)
                 taken |= {guest, host}
     rest = [t for t in sharing if t.id not in taken]
     others = (
-        pair_of(host, guest, is_new=True)
+        pair_of(host, guest, MOVES if guest.nodes else MORE)
         for i, host in enumerate(rest)
         if host.members
         for guest in rest[:i] + rest[i + 1 :]
@@ -107,7 +109,7 @@ def proposed(trainers: Sequence[Trainer], active: Mapping[int, Trainer]) -> list
     return pairs
 
 
-def pair_of(host: Trainer, guest: Trainer, *, is_new: bool) -> Pair | None:
+def pair_of(host: Trainer, guest: Trainer, margin: float) -> Pair | None:
     """The pair of two trainers; None if they cannot share nodes, or gain too little."""
     alike = host.spec.user == guest.spec.user and host.spec.workers == guest.spec.workers
     if not alike or _common(host.spec, guest.spec) is None or not fits(host, guest):
@@ -115,7 +117,7 @@ def pair_of(host: Trainer, guest: Trainer, *, is_new: bool) -> Pair | None:
     speeds = speeds_of(host, guest)
     if speeds is None or sum(speeds) < LEAST_GAIN:
         return None
-    return Pair(host.id, guest.id, *speeds, is_new)
+    return Pair(host.id, guest.id, *speeds, margin)
 
 
 def fits(host: Trainer, guest: Trainer) -> bool:
@@ -211,7 +213,8 @@ def with_use(trainer: Trainer, event: Measured) -> Trainer:
     known = trainer.use or replace(use, step_s=use.alone_s, waited_s=0.0, beside=0)
     peak = max(known.peak, use.peak)
     others = [other for other in trainer.shared if other != use.beside][-(KEPT - 1) :]
-    shared = {other: trainer.shared[other] for other in others} | {use.beside: min(speed, 1.0)}
+    speed = (min(speed, 1.0) + trainer.shared.get(use.beside, min(speed, 1.0))) / 2  # one may be an outlier
+    shared = {other: trainer.shared[other] for other in others} | {use.beside: speed}
     return replace(trainer, use=replace(known, peak=peak), shared=shared)
 
 

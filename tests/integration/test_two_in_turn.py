@@ -101,6 +101,11 @@ def test_two_trainers_compute_in_turn_and_a_holder_that_dies_or_stands_still_hol
             for (_, done, _), (began, _, _) in pairwise(sorted(own)):
                 assert done <= began, "two compute at once"
 
+        site.kill_daemon()
+        site.start()
+        until_further(site, *NAMES)
+        assert not [event for event in site.get("events", limit=1000) if event["kind"] == "WorkerLost"]
+
         stopped = worker_of(site, "one", "a")
         os.kill(stopped, signal.SIGSTOP)
         until_further(site, "two")

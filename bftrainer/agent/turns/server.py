@@ -145,15 +145,15 @@ class TurnServer:
         elif words == ["take"]:
             taker.asked = now
             self._change(taker.device, DeviceTurns.take, taker.number, now)
-        elif words[0] == "give" and len(words) == 3:
-            peak, memory = int(words[1]), int(words[2])
-            taker.peak, taker.memory = max(taker.peak, min(peak, MAX_BYTES)), min(memory, MAX_BYTES)
+        elif words[:1] == ["give"] and len(words) == 3:
+            peak, memory = (max(0, min(int(word), MAX_BYTES)) for word in words[1:])
+            taker.peak, taker.memory = max(taker.peak, peak), memory
             if taker.began:
                 taker.held_s += now - taker.began
                 taker.began = 0.0
             self._change(taker.device, DeviceTurns.give, taker.number, now)
         else:
-            raise ValueError(f"no word of workers: {words[0]!r}")
+            raise ValueError(f"no word of workers: {words[:3]}")
 
     def gone(self, taker: TurnTaker) -> None:
         """A worker's connection is closed."""

@@ -70,3 +70,28 @@ def test_errors_say_what_to_do(lines: list[str], told: str) -> None:
     with pytest.raises(SpecError) as refused:
         spec_of(*lines)
     assert told in str(refused.value)
+
+
+def test_trainers_take_turns_on_whole_nodes_alone() -> None:
+    spec = spec_of("nodes: 4", "share: time", "memory_gb: 2.5")
+    assert (spec.takes_turns, spec.memory) == (True, 2_500_000_000)
+    assert counted(spec, EngineSettings()) is spec
+    with pytest.raises(SpecError, match=r"share: time: 'x' would take turns on whole nodes"):
+        counted(spec, GPUS)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (("nodes: 4", "share: time", "launcher: torchrun"), "under launcher: torchrun take no turns"),
+        (("gpus: {max: 4}", "share: time"), "leave gpus out, or share"),
+        (("nodes: 4", "share: time", "curves: {fat: [[1, 2]]}"), "leave curves out, or share"),
+        (("nodes: 4", "memory_gb: 2"), "memory_gb: 2 says who can share nodes; add share: time"),
+        (("nodes: 4", "share: time", "memory_gb: 0"), "memory_gb: 0: input should be greater than 0"),
+        (("nodes: 4", "share: space"), "share: 'space': input should be 'time'"),
+    ],
+)
+def test_turns_that_cannot_be_taken_are_told_with_a_remedy(lines: tuple[str, ...], said: str) -> None:
+    with pytest.raises(SpecError) as error:
+        spec_of(*lines)
+    assert said in str(error.value)
