@@ -25,6 +25,7 @@ from bftrainer.elastic.members.group import Group
 computes_s, megabytes, slower_s, folder = *map(float, sys.argv[1:4]), Path(sys.argv[4])
 node = json.loads(os.environ["BFTRAINER_WORKER"])["node"]
 torch.set_num_threads(1)
+torch.manual_seed(0)  # all nodes have the same data
 SLICE_S, GAP_S = 5e-3, 2e-4
 
 taken, exchanged = TakesTurns.before_compute, Group.all_reduce
