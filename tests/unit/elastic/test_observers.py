@@ -99,6 +99,7 @@ def train(run: elastic.Run) -> None:
 
 IN_A_STEP = [
     "step_begins",
+    "before_compute",
     "before_backward",
     "before_average",
     "before_update",
