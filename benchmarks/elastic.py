@@ -163,8 +163,8 @@ def main() -> None:
             for change in measured(name, Path(where), options):
                 print(json.dumps(asdict(change)) if options.json else row(change), flush=True)
                 changes.append(change)
-            if not options.json and (line := baselines.used(Path(where))):
-                print(f"# {name}: {line}")
+            if not options.json:
+                baselines.tell(name, Path(where))
     if not options.json:
         print("\n".join(["", *summary(changes)]))
     os._exit(0)  # Horovod's driver has threads that nothing ends

@@ -24,6 +24,7 @@ import json
 import os
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -297,6 +298,23 @@ def used(where: Path) -> str:
     )
 
 
+def tell(name: str, where: Path) -> None:
+    """Print how its samples were used, and what a step took."""
+    for line in filter(None, (used(where), paces(where))):
+        print(f"# {name}: {line}")
+
+
+def paces(where: Path) -> str:
+    """The median time between two steps of a worker, by the number of workers; "" without any steps."""
+    gaps: dict[int, list[float]] = {}
+    for path in where.glob("*.steps"):
+        for before, after in itertools.pairwise(_steps(where, path.stem)):
+            if before.size == after.size:
+                gaps.setdefault(after.size, []).append(after.time - before.time)
+    told = [f"{statistics.median(own):.4f} s of {n} ({len(own)})" for n, own in sorted(gaps.items())]
+    return f"a step: {', '.join(told)}" if told else ""
+
+
 def _family(pid: int) -> list[int]:
     """A process and all that came from it."""
     try:
@@ -447,8 +465,8 @@ def main() -> None:
                 until(system, time.time(), 1)
                 for change in measure(system, options.workers):
                     print(json.dumps(asdict(change)) if options.json else _row(change), flush=True)
-                if not options.json and (line := used(Path(where))):
-                    print(f"# {name}: {line}")
+                if not options.json:
+                    tell(name, Path(where))
             finally:
                 system.close()
     os._exit(0)  # Horovod's driver has threads that nothing ends
