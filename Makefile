@@ -31,7 +31,7 @@ SMOKE := test_testbed.py test_check_of_slurm.py test_slurm_scheduler.py::TestSlu
 # Debian's trixie and sid have later Pythons, too, with a PyTorch for each
 DEBIAN_OF_PYTHON := $(if $(filter 3.13,$(PY)),24,26)
 
-.PHONY: help install horovod demo hpo-demo slurm-demo lsf-demo test nightly lint types docs unit integration hostile cluster smoke python soak impact slurm slurm24 slurm26 wheel release bench gpu evaluation evidence clean
+.PHONY: help install horovod demo hpo-demo slurm-demo lsf-demo test nightly lint types docs unit integration hostile cluster smoke python soak impact slurm chromium slurm24 slurm26 wheel release bench gpu evaluation evidence clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -109,7 +109,7 @@ evidence: install  ## Repeat what the documentation claims, as far as an hour al
 unit: install  ## The tests of the pure core and of everything that needs no daemon
 	$(BIN)/python -m pytest -n $(AT_ONCE) tests/unit
 
-integration: install slurm  ## The tests with real processes, sockets and databases
+integration: install slurm chromium  ## The tests with real processes, sockets and databases
 	$(BIN)/python -m pytest $(ALONE)
 	$(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m "not nightly" $(addprefix --ignore=,$(ALONE)) \
 		tests/contract tests/integration
@@ -154,6 +154,13 @@ slurm:  ## Install Debian's Slurm, munge, sudo and a database where they are mis
 	else apt-get update -qq && $(APT_INSTALL) slurm-wlm munge sudo && { \
 		$(APT_INSTALL) slurmdbd mariadb-server-core mariadb-client-core || \
 		echo "no database beside what is installed here: the tests of Slurm's accounting are skipped"; }; fi
+
+chromium:  ## Install Debian's Chromium with its driver, for the tests of the page, where it is missing and we are root
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
+	elif test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null; then \
+		echo "no chromium, and no root or apt-get to install it: the tests of the page in a browser are skipped"; \
+	else apt-get update -qq && $(APT_INSTALL) chromium chromium-driver || \
+		echo "chromium cannot be installed here: the tests of the page in a browser are skipped"; fi
 
 slurm24 slurm26: slurm  ## Build a chroot with a later Slurm, once: 24.11 or 26.05 (build/slurm24, build/slurm26)
 	.ci/slurm-chroot $(subst slurm,,$@)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
-from importlib import resources
-from pathlib import Path
 
 from aiohttp import web
 
@@ -16,23 +14,12 @@ from bftrainer.api.transport.accept import Listener
 from bftrainer.api.transport.admission import Admission, HttpLimits
 from bftrainer.api.transport.connection import whole
 from bftrainer.web.access import Access, guard
+from bftrainer.web.pages import files
 from bftrainer.web.relay import Relay
 
 MOST_BODY = 4096
 LIMITS = HttpLimits(total=256, each=256, per_second=None, timeout_s=10.0)
 """All connections come from this machine; one that is idle makes room for another."""
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-
-
-def files() -> dict[str, tuple[str, bytes]]:
-    """Return the page's files: address -> type and bytes. No path of a request leads to a file."""
-    folder = resources.files("bftrainer.web") / "page"
-    found = {}
-    for file in folder.iterdir():
-        kind = TYPES.get(Path(file.name).suffix)
-        if kind:
-            found[f"/{file.name}"] = (f"{kind}; charset=utf-8", file.read_bytes())
-    return {**found, "/": found["/index.html"]}
 
 
 def application(access: Access, client: Client | None, *, record: bytes = b"") -> web.Application:

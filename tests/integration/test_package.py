@@ -36,7 +36,7 @@ assert Path(bftrainer.__file__).is_relative_to(sys.argv[1]), bftrainer.__file__
 SqlStore(Path(sys.argv[2]) / "store.db").close()
 assert (Path(bftrainer.__file__).parent / "store/migrations/script.py.mako").exists()
 assert (Path(bftrainer.__file__).parent / "py.typed").exists()
-from bftrainer.web.server import files
+from bftrainer.web.pages import files
 assert {"/", "/main.js", "/page.css"} <= files().keys()
 assert "torch" not in sys.modules
 """

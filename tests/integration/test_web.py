@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import os
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from bftrainer.cli.report_command import command as report_command
 from tests.support.browser import Browser, browser, web
 from tests.support.site import SCRIPTS, Site
+from tests.unit.replay.test_altered_records import RECORD, TRAINER
 
 NODES = tuple(f"r{rack}n{n}" for rack in (1, 2) for n in range(1, 4))
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
@@ -153,3 +161,81 @@ def contrast(page: Browser, one: str, other: str) -> float:
 
     low, high = sorted((light(one), light(other)))
     return (high + 0.05) / (low + 0.05)
+
+
+def test_pictures_of_each_view_light_and_dark(site: Site, page: Browser, tmp_path: Path) -> None:
+    """PICTURES=docs/pictures/web keeps them there for the documentation."""
+    folder = Path(os.environ.get("PICTURES", tmp_path))
+    page.driver.set_window_size(1000, 700)
+    for theme in ("light", "dark"):
+        if page.script("return document.documentElement.dataset.theme") != theme:
+            page.script("document.getElementById('theme').click()")
+        for view in VIEWS:
+            page.view(view)
+            page.until(
+                lambda: page.script("return document.querySelectorAll('main td, main canvas').length"),
+                "drawn",
+            )
+            page.driver.execute_async_script(
+                "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"
+            )
+            shot = {"format": "webp", "quality": 70}
+            found = base64.b64decode(page.driver.execute_cdp_cmd("Page.captureScreenshot", shot)["data"])
+            assert found[8:12] == b"WEBP" and len(found) > 2000, f"{view} is empty"
+            (folder / f"{view.replace('/1', '-one')}-{theme}.webp").write_bytes(found)
+
+
+def write_record(path: Path) -> None:
+    """Two nodes for 100 s; the second one trains from second 40 to 80, under a name that is hostile."""
+    stays = {"node": [0, 1, 1], "trainer": [0, 0, 1], "begin": [0, 20, 40], "end": [100, 90, 80]}
+    trainer = {**TRAINER, "name": HOSTILE, "model": "</script><b>x", "started": 40, "ended": 80}
+    own = {**RECORD, "begin": 0, "end": 100, "nodes": ["n1", "n2"], "stays": stays, "trainers": [trainer]}
+    path.write_bytes(gzip.compress(json.dumps(own).encode()))
+
+
+def test_a_record_opens_in_the_page_and_as_one_file(tmp_path: Path) -> None:
+    record, page_file = tmp_path / "made.json.gz", tmp_path / "made.html"
+    write_record(record)
+    done = CliRunner().invoke(report_command, [str(record), "--interactive", "--out", str(page_file)])
+    assert done.exit_code == 0, done.output
+    with web(None, str(record)) as url, browser() as found:
+        for address in (url, page_file.as_uri()):
+            found.open(address)
+            found.shows("After 0 s: 1 nodes idle, 0 of them train.", HOSTILE, "</script><b>x")
+            for value, said in ((600, "2 nodes idle, 1 of them"), (850, "2 nodes idle, 0 of them")):
+                found.enter("range", str(value))
+                found.shows(said)
+            assert found.complaints() == []
+            assert "owned" not in found.driver.title
+
+
+@pytest.mark.nightly
+def test_a_page_that_stays_open_for_ten_minutes_does_not_grow(site: Site, page: Browser) -> None:
+    """In nodes of the document, and in memory after a collection."""
+
+    def size() -> tuple[int, float]:
+        page.driver.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
+        found = page.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+        known = {metric["name"]: metric["value"] for metric in found}
+        return int(known["Nodes"]), known["JSHeapUsedSize"] / 1e6
+
+    page.driver.execute_cdp_cmd("Performance.enable", {})
+    sizes = []
+    for turn in range(20):
+        for view in ("nodes", "trainers", "trainer/1", "decisions"):
+            page.view(view)
+            for _ in range(3):
+                site.change(take=NODES[:2])
+                page.until(
+                    lambda: int(page.script("return document.documentElement.dataset.seq")), "it goes on"
+                )
+                time.sleep(1.2)
+                site.change(give=NODES[:2])
+                time.sleep(1.2)
+        page.view("nodes")
+        page.shows("Point at a cell")
+        sizes.append(size())
+        print(turn, *sizes[-1])
+    early, late = sizes[4:8], sizes[-4:]
+    assert min(nodes for nodes, _ in late) <= 1.2 * max(nodes for nodes, _ in early), sizes
+    assert min(heap for _, heap in late) <= 1.2 * max(heap for _, heap in early) + 1.0, sizes

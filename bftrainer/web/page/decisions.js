@@ -14,9 +14,10 @@ export function happened({ kind, data }) {
     if (data.left.length) parts.push(`${some(data.left)} left`);
     return `${parts.join(", ")}${data.reason ? ` (${data.reason})` : ""}`;
   }
-  const who = data.trainer === undefined ? "" : ` of trainer ${data.trainer}`;
+  const words = kind.replace(/(?<!^)([A-Z])/g, (letter) => ` ${letter.toLowerCase()}`);
   const more = ["node", "reason", "status"].filter((key) => data[key]).map((key) => data[key]).join(", ");
-  return `${kind.replace(/(?<!^)([A-Z])/g, (letter) => ` ${letter.toLowerCase()}`)}${who}${more ? `: ${more}` : ""}`;
+  const what = data.trainer === undefined ? words : `Trainer ${data.trainer}: ${words.replace(/^Trainer /, "").toLowerCase()}`;
+  return what + (more ? ` (${more})` : "");
 }
 
 /** How many nodes each trainer got before and gets now, where that differs. */

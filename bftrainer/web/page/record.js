@@ -3,7 +3,7 @@ import { facts, figure, h, span, table } from "./dom.js";
 import { colour, context, lines, theme } from "./draw.js";
 import { layout, racks } from "./nodes.js";
 
-const PLAY_MS = 100, STEPS = 1000;
+const FRAME_MS = 100, STEPS = 1000;
 
 /** Who had each node at a moment: undefined if it was not in the pool, 0 if no trainer had it. */
 export function holders(record, at) {
@@ -64,7 +64,7 @@ export function recorded(record, main) {
   play.addEventListener("click", () => {
     if (timer) { clearInterval(timer); timer = null; play.textContent = "Play"; return; }
     play.textContent = "Stop";
-    timer = setInterval(() => { slider.value = String((Number(slider.value) + 2) % STEPS); show(); }, PLAY_MS);
+    timer = setInterval(() => { slider.value = String((Number(slider.value) + 2) % STEPS); show(); }, FRAME_MS);
   });
   return { update: whole };
 }

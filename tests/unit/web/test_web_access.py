@@ -14,8 +14,9 @@ import pytest
 from yarl import URL
 
 from bftrainer.web.access import HEADERS, Access
+from bftrainer.web.pages import files
 from bftrainer.web.relay import STREAMS
-from bftrainer.web.server import application, files, hosts_of
+from bftrainer.web.server import application, hosts_of
 from tests.support.serving import serving
 
 
