@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType, ModuleType
 
-from bftrainer.messages import arguments, ends, hints, huggingface, lightning, loop, ranks, state, trying
+from bftrainer.messages import (
+    arguments,
+    ends,
+    hints,
+    huggingface,
+    lightning,
+    loop,
+    ranks,
+    specs,
+    state,
+    trying,
+)
 from bftrainer.messages.diagnostic import Diagnostic
 
 SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
@@ -18,6 +29,7 @@ SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
         "Lightning's Trainer": lightning,
         "Trainers that fail, or seem to come to nothing": ends,
         "Specs, as they are submitted": hints,
+        "Specs that are refused": specs,
         "What bftrainer try finds": trying,
     }
 )

@@ -14,6 +14,28 @@ from pydantic import (
     model_validator,
 )
 
+from bftrainer.messages.specs import (
+    ADAPTS_BY,
+    ADAPTS_TO,
+    ADASCALE,
+    BATCH_FORMS,
+    BOUNDS_WITHOUT_INITIAL,
+    BRANCHES,
+    BRANCHES_GIVEN,
+    FOR_TORCHRUN,
+    GPU_WORKERS,
+    NAME,
+    NO_CURVE,
+    NO_NODES,
+    NO_VARIABLE,
+    NODES_AND_GPUS,
+    RATE_STAYS,
+    SETS_VARIABLE,
+    SHRINKING_INIT,
+    STARTED_APART,
+    STARTED_OFTEN,
+    TWO_CURVES,
+)
 from bftrainer.model.text import plain
 from bftrainer.model.trainer import Points
 from bftrainer.performance import curve
@@ -93,9 +115,7 @@ class Rescale(Strict):
     @model_validator(mode="after")
     def _no_newcomers_in_shrinking(self) -> Rescale:
         if self.down.init_s:
-            raise ValueError(
-                f"down.init_s is {self.down.init_s}, but shrinking has no new nodes; leave it out"
-            )
+            raise ValueError(SHRINKING_INIT.say(seconds=self.down.init_s))
         return self
 
 
@@ -126,29 +146,22 @@ class _Batch(Strict):
     @model_validator(mode="after")
     def _one_of_two(self) -> _Batch:
         if sum(kind is not None for kind in (self.total, self.per_node, self.initial)) != 1:
-            raise ValueError(
-                "a batch is either global, or per_node, or adapts from initial to max; give one of them"
-            )
+            raise ValueError(BATCH_FORMS.say())
         if self.initial is not None:
             return self._adapts()
         if self.most is not None or self.max_per_worker is not None:
-            raise ValueError("max and max_per_worker bound a batch that adapts; give initial with them")
+            raise ValueError(BOUNDS_WITHOUT_INITIAL.say())
         if self.lr == "adascale":
-            raise ValueError("lr: adascale is for a batch that adapts; give none, linear or sqrt")
+            raise ValueError(ADASCALE.say())
         if self.total is not None and (self.lr is not None or self.warmup_steps is not None):
-            raise ValueError("with a global batch the learning rate stays; leave lr and warmup_steps out")
+            raise ValueError(RATE_STAYS.say())
         return self
 
     def _adapts(self) -> _Batch:
         if self.most is None or self.most < (self.initial or 0):
-            raise ValueError(
-                f"a batch adapts from initial to max, and max is {self.most or 'missing'}; give initial, "
-                f"{self.initial}, or more"
-            )
+            raise ValueError(ADAPTS_TO.say(most=self.most or "missing", initial=self.initial))
         if self.lr == "none" or self.warmup_steps is not None:
-            raise ValueError(
-                "with a batch that adapts, lr is adascale, linear or sqrt, and there are no warmup_steps"
-            )
+            raise ValueError(ADAPTS_BY.say())
         return self
 
     def items(self) -> tuple[tuple[str, int | str], ...]:
@@ -203,10 +216,7 @@ class Spec(Strict):
     @classmethod
     def _usable_in_paths(cls, name: str) -> str:
         if not _NAME.fullmatch(name) or name.isdecimal():
-            raise ValueError(
-                f"{name!r}: use lower-case letters, digits, '.', '_' and '-', at most 63, starting with "
-                "a letter or digit, and not digits alone"
-            )
+            raise ValueError(NAME.say(name=name))
         return name
 
     @field_validator("env")
@@ -214,37 +224,28 @@ class Spec(Strict):
     def _settable(cls, env: dict[str, str]) -> dict[str, str]:
         for key in env:
             if not _ENV.fullmatch(key) or key.startswith("BFTRAINER_"):
-                raise ValueError(f"{key!r}: not a variable that a spec can set; rename it")
+                raise ValueError(NO_VARIABLE.say(key=key))
         return env
 
     @field_validator("command")
     @classmethod
     def _begins_with_a_program(cls, command: list[str]) -> list[str]:
         if found := _SET.match(command[0]):
-            raise ValueError(f"{found[0]}... sets a variable, which a shell does; put it into env: {{...}}")
+            raise ValueError(SETS_VARIABLE.say(begin=found[0]))
         return command
 
     @model_validator(mode="after")
     def _nodes_or_gpus(self) -> Spec:
         if (self.nodes is None) is (self.gpus is None):
-            both = (
-                "there are both nodes and gpus; keep one" if self.nodes else "there is neither nodes nor gpus"
-            )
-            raise ValueError(
-                f"{both}: nodes: {{max: N}} asks for whole nodes, gpus: {{max: N}} for GPUs of nodes"
-            )
+            raise ValueError((NODES_AND_GPUS if self.nodes else NO_NODES).say())
         if self.gpus is not None and "workers" in self.gpus.model_fields_set:
-            raise ValueError(
-                f"gpus: workers: {self.gpus.workers}: each GPU has one worker; leave workers out"
-            )
+            raise ValueError(GPU_WORKERS.say(workers=self.gpus.workers))
         return self
 
     @model_validator(mode="after")
     def _something_is_given(self) -> Spec:
         if self.scalability == "given" and self.curve is None:
-            raise ValueError(
-                "scalability: given, but there is no curve to go by; give one, or leave scalability out"
-            )
+            raise ValueError(NO_CURVE.say())
         return self
 
     @model_validator(mode="after")
@@ -252,17 +253,10 @@ class Spec(Strict):
         found = starter(self.command)
         if found and self.sizes.workers not in ("auto", 1):
             raise ValueError(
-                f"command: {self.command[0]!r}: {found} starts processes of its own, and nodes.workers: "
-                f"{self.sizes.workers} would start it so often on each node. Let the command be the script, "
-                "[python, train.py], with launcher: torchrun; or leave workers out"
+                STARTED_OFTEN.say(command=self.command[0], program=found, workers=self.sizes.workers)
             )
         if found and self.sizes.most > 1:
-            raise ValueError(
-                f"command: {self.command[0]!r}: {found} starts processes of its own, on each node apart: "
-                "every node would train all by itself, into the same files. Let the command be the script, "
-                "[python, train.py], with launcher: torchrun: bftrainer starts it on each node, with RANK, "
-                "WORLD_SIZE, MASTER_ADDR and MASTER_PORT set; or keep it to one node with nodes: {max: 1}"
-            )
+            raise ValueError(STARTED_APART.say(command=self.command[0], program=found))
         return self
 
     @model_validator(mode="after")
@@ -274,10 +268,7 @@ class Spec(Strict):
             ("checkpoint.interval_s", self.checkpoint.interval_s),
         ):
             if given is not None:
-                raise ValueError(
-                    f"{key}: {given}, but launcher: {self.launcher} stops and keeps workers in its own way; "
-                    f"leave {key} out, it is for launcher: torchrun"
-                )
+                raise ValueError(FOR_TORCHRUN.say(key=key, given=given, launcher=self.launcher))
         return self
 
     @model_validator(mode="after")
@@ -337,9 +328,7 @@ class Spec(Strict):
             return data
         branches = data["curve"]
         if branches.keys() != {"local", "across"}:
-            raise ValueError(
-                "curve: give points [nodes, samples/s], or two curves over GPUs: {local: ..., across: ...}"
-            )
+            raise ValueError(TWO_CURVES.say())
         return {**data, "curve": branches["local"], "across": branches["across"]}
 
     @model_validator(mode="after")
@@ -347,14 +336,9 @@ class Spec(Strict):
         if self.across is None:
             return self
         if self.gpus is None or self.curve is None:
-            raise ValueError(
-                "curve: local and across tell GPUs of one node from those of several; give both, and gpus"
-            )
+            raise ValueError(BRANCHES.say())
         if self.scalability != "given":
-            raise ValueError(
-                "curve: what is measured does not tell local from across; add scalability: given, or give "
-                "one curve"
-            )
+            raise ValueError(BRANCHES_GIVEN.say())
         return self
 
     @property

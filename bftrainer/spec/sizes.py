@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 
+from bftrainer.messages.specs import ABOVE_MAX, BESIDE_SIZES, NO_MAX, NO_MULTIPLE, SIZE_TWICE, WORKERS
 from bftrainer.model.sizes import AllowedSizes
 
 MAX_NODES = 1_000_000
@@ -34,9 +35,7 @@ def _workers(value: object) -> object:
         return value
     said = repr(value)
     shown = said if len(said) <= MAX_SHOWN else f"{said[:MAX_SHOWN]}..."
-    raise ValueError(
-        f"{shown}: give auto, for one on each GPU of a node, or a number from 1 to {MAX_WORKERS}"
-    )
+    raise ValueError(WORKERS.say(given=shown, most=MAX_WORKERS))
 
 
 Workers = Annotated[int | Literal["auto"], PlainValidator(_workers)]
@@ -71,24 +70,24 @@ class Sizes(Strict):
         for key in ("min", "max", "multiple_of"):
             if key in self.model_fields_set:
                 said = f"{key}: {getattr(self, key)}"
-                raise ValueError(f"{said} beside sizes: {self.sizes}; leave {key} out, the sizes say all")
+                raise ValueError(BESIDE_SIZES.say(said=said, sizes=self.sizes, key=key))
         for n, count in Counter(self.sizes).items():
             if count > 1:
-                raise ValueError(f"sizes: {n} occurs {count} times; keep one of them")
+                raise ValueError(SIZE_TWICE.say(size=n, count=count))
         return self
 
     def _checked_range(self) -> Sizes:
         if self.max is None:
-            raise ValueError("there is neither max nor sizes; add max: N, or sizes such as [1, 2, 4, 8]")
+            raise ValueError(NO_MAX.say())
         if self.least > self.max:
             which = f"multiple_of {self.multiple_of}" if self.min is None else f"min {self.min}"
-            remedy = "lower it" if self.min is None else "lower min"
-            raise ValueError(f"{which} is above max {self.max}; {remedy} or raise max")
+            key = "multiple_of" if self.min is None else "min"
+            raise ValueError(ABOVE_MAX.say(which=which, most=self.max, key=key))
         for key, n in (("min", self.least), ("max", self.max)):
             below = n - n % self.multiple_of
             if n != below:
                 near = " or ".join(str(k) for k in (below, below + self.multiple_of) if 0 < k <= MAX_NODES)
-                raise ValueError(f"{key} {n} is no multiple of {self.multiple_of}; give {near}")
+                raise ValueError(NO_MULTIPLE.say(key=key, size=n, of=self.multiple_of, near=near))
         return self
 
     @property

@@ -56,10 +56,10 @@ def test_all_launchers_may_ask_for_gpus(launcher: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        (["gpus: {max: 2}", "nodes: {max: 2}"], "there are both nodes and gpus; keep one: nodes: "),
-        (["weight: 1.0"], "there is neither nodes nor gpus: nodes: "),
-        (["gpus: {max: 2, workers: 2}"], "gpus: workers: 2: each GPU has one worker; leave workers out"),
-        (["nodes: {max: 2}", BOTH, "scalability: given"], "give both, and gpus"),
+        (["gpus: {max: 2}", "nodes: {max: 2}"], "there are both nodes and gpus. Keep one: nodes: "),
+        (["weight: 1.0"], "there is neither nodes nor gpus. Give one: nodes: "),
+        (["gpus: {max: 2, workers: 2}"], "gpus: workers: 2: each GPU has one worker. Leave workers out"),
+        (["nodes: {max: 2}", BOTH, "scalability: given"], "Give both, and gpus"),
         (["gpus: {max: 2}", BOTH], "what is measured does not tell local from across"),
         (["gpus: {max: 2}", "curve: {local: [[1, 1]]}"], "two curves over GPUs: {local: ..., across: ...}"),
         (["gpus: {max: 2}", "curve: {local: 1, across: [[1, 1]]}", "scalability: given"], "curve: 1: "),

@@ -111,22 +111,23 @@ def test_a_node_runs_a_worker_for_each_gpu_or_as_many_as_are_asked_for(given: st
 def test_other_numbers_of_workers_are_told_with_what_to_give(given: str) -> None:
     (told,) = refused(GOOD.replace("{min: 2, max: 8}", f"{{min: 2, max: 8, workers: {given}}}"))
     assert told.startswith("spec.yaml:3: nodes.workers: ") and told.endswith(
-        ": give auto, for one on each GPU of a node, or a number from 1 to 1024"
+        " is no number of workers. Give auto, for one on each GPU of a node, or a number from 1 to 1024 "
+        "(bftrainer explain BFT-630)"
     )
 
 
 @pytest.mark.parametrize(
     ("nodes", "said"),
     [
-        ("{sizes: [1, 2], max: 4}", "max: 4 beside sizes: [1, 2]; leave max out, the sizes say all"),
-        ("{sizes: [2, 4], multiple_of: 2}", "multiple_of: 2 beside sizes: [2, 4]; leave multiple_of out"),
-        ("{sizes: [1, 2, 1]}", "sizes: 1 occurs 2 times; keep one of them"),
-        ("{min: 1}", "there is neither max nor sizes; add max: N, or sizes such as [1, 2, 4, 8]"),
-        ("{min: 3, max: 8, multiple_of: 2}", "min 3 is no multiple of 2; give 2 or 4"),
-        ("{min: 1, max: 8, multiple_of: 2}", "min 1 is no multiple of 2; give 2"),
-        ("{max: 15, multiple_of: 4}", "max 15 is no multiple of 4; give 12 or 16"),
-        ("{max: 15, multiple_of: 16}", "multiple_of 16 is above max 15; lower it or raise max"),
-        ("{max: 999999, multiple_of: 7000}", "max 999999 is no multiple of 7000; give 994000"),
+        ("{sizes: [1, 2], max: 4}", "max: 4 beside sizes: [1, 2]. Leave max out, the sizes say all"),
+        ("{sizes: [2, 4], multiple_of: 2}", "multiple_of: 2 beside sizes: [2, 4]. Leave multiple_of out"),
+        ("{sizes: [1, 2, 1]}", "sizes: 1 occurs 2 times. Keep one of them"),
+        ("{min: 1}", "there is neither max nor sizes. Add max: N, or sizes such as [1, 2, 4, 8]"),
+        ("{min: 3, max: 8, multiple_of: 2}", "min 3 is no multiple of 2. Give 2 or 4"),
+        ("{min: 1, max: 8, multiple_of: 2}", "min 1 is no multiple of 2. Give 2"),
+        ("{max: 15, multiple_of: 4}", "max 15 is no multiple of 4. Give 12 or 16"),
+        ("{max: 15, multiple_of: 16}", "multiple_of 16 is above max 15. Raise max, or lower multiple_of"),
+        ("{max: 999999, multiple_of: 7000}", "max 999999 is no multiple of 7000. Give 994000"),
     ],
 )
 def test_sizes_that_make_no_sense_are_told_with_a_remedy(nodes: str, said: str) -> None:
@@ -162,7 +163,7 @@ def test_work_until_exit_is_the_default_and_can_be_said() -> None:
 def test_without_a_curve_there_is_nothing_to_go_by() -> None:
     assert read(GOOD).scalability is Scalability.AUTO
     (said,) = refused(GOOD + "scalability: given\n")
-    assert "there is no curve to go by; give one, or leave scalability out" in said
+    assert "there is no curve to go by. Give one, or leave scalability out" in said
     (said,) = refused(GOOD + "scalability: fixed\n")
     assert said.startswith("spec.yaml:4: scalability: 'fixed': input should be 'auto' or 'given'")
 
@@ -207,8 +208,8 @@ def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
             4,
             "env.PORT: None: input should be a valid string; quote it if it is meant as text",
         ),
-        ("env: {1A: x}", 4, "env: '1A': not a variable that a spec can set; rename it"),
-        ("env: {BFTRAINER_X: x}", 4, "env: 'BFTRAINER_X': not a variable that a spec can set; rename it"),
+        ("env: {1A: x}", 4, "env: '1A' is not a variable that a spec can set. Rename it"),
+        ("env: {BFTRAINER_X: x}", 4, "env: 'BFTRAINER_X' is not a variable that a spec can set. Rename it"),
         ('workdir: "a\\0b"', 4, "workdir: contains the control character '\\x00' at position 1: remove it"),
         ("curve: [[1, 5], [1, 6]]", 4, "curve: two points for 1 nodes; keep one of them"),
         ("curve: [[1.5, 6]]", 4, "curve: 1.5 nodes: node counts are whole numbers"),
@@ -232,7 +233,7 @@ def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
         (
             "rescale: {up: {}, down: {init_s: 3}}",
             4,
-            "down.init_s is 3.0, but shrinking has no new nodes; leave it out",
+            "down.init_s is 3.0, but shrinking has no new nodes. Leave it out",
         ),
         (
             "rescale: {up: {stall_s: -1}, down: {}}",
@@ -267,14 +268,20 @@ def test_an_error_says_where_what_and_what_to_do(added: str, line: int, said: st
         ("# nothing\n", "spec.yaml:1: empty; a spec needs at least name, command and nodes"),
         ("just words\n", "spec.yaml:1: 'just words' is no spec; expected 'name: ...'"),
         ("[1, 2]\n", "spec.yaml:1: [1, 2] is no spec; expected 'name: ...'"),
-        (GOOD.replace("digits-8", "Digits 8"), "spec.yaml:1: name: 'Digits 8': use lower-case letters"),
-        (GOOD.replace("digits-8", "../etc"), "spec.yaml:1: name: '../etc': use lower-case letters"),
-        (GOOD.replace("digits-8", "a" * 64), f"spec.yaml:1: name: '{'a' * 64}': use lower-case letters"),
+        (
+            GOOD.replace("digits-8", "Digits 8"),
+            "spec.yaml:1: name: 'Digits 8' is no name of a trainer. Use lower-case letters",
+        ),
+        (
+            GOOD.replace("digits-8", "../etc"),
+            "spec.yaml:1: name: '../etc' is no name of a trainer. Use lower-case letters",
+        ),
+        (GOOD.replace("digits-8", "a" * 64), f"spec.yaml:1: name: '{'a' * 64}' is no name"),
         (GOOD.replace("digits-8", "8"), "spec.yaml:1: name: 8: input should be a valid string; quote it"),
         (GOOD.replace("[python", "[[python]"), "spec.yaml:2: command.0: input should be a valid string"),
         (
             GOOD.replace("min: 2", "min: 9"),
-            "spec.yaml:3: nodes: min 9 is above max 8; lower min or raise max",
+            "spec.yaml:3: nodes: min 9 is above max 8. Raise max, or lower min",
         ),
         (
             GOOD.replace("min: 2", "min: 0"),
@@ -458,7 +465,7 @@ def test_a_command_may_be_a_line(line: str, words: tuple[str, ...]) -> None:
         ("python a.py --data $HOME/data", "'$' stands for something else in a shell"),
         ("python a.py --data ~/data", "'~' stands for something else in a shell"),
         ("python a.py 'b", "no closing quotation; close the quotation mark"),
-        ("A=1 python a.py", "A=... sets a variable, which a shell does; put it into env"),
+        ("A=1 python a.py", "A=... sets a variable, which a shell does. Put it into env"),
         ("|\n  python a.py\n  python b.py\n", "it has several lines"),
         ("''", "list should have at least 1 item"),
     ],
@@ -693,7 +700,7 @@ def test_which_ranks_are_told_to_stop_is_for_torchrun_to_say() -> None:
     assert read(GOOD + "launcher: torchrun\nstop_signal: all\n").stop_signal == "all"
     assert read(GOOD).stop_signal == ""
     (said,) = refused(GOOD + "stop_signal: all\n")
-    assert "launcher: native stops and keeps workers in its own way; leave stop_signal out" in said
+    assert "launcher: native stops and keeps workers in its own way. Leave stop_signal out" in said
     (said,) = refused(GOOD + "launcher: torchrun\nstop_signal: rank0\n")
     assert "'all' or 'rank_0'" in said
 
@@ -723,4 +730,4 @@ def test_how_much_a_restart_repeats_is_for_torchrun_to_say() -> None:
     assert read(GOOD + "launcher: torchrun\ncheckpoint: {interval_s: 40}\n").checkpoint_interval_s == 40.0
     assert read(GOOD).checkpoint_interval_s == 0.0
     (said,) = refused(GOOD + "checkpoint: {interval_s: 40}\n")
-    assert "leave checkpoint.interval_s out, it is for launcher: torchrun" in said
+    assert "Leave checkpoint.interval_s out, it is for launcher: torchrun" in said
