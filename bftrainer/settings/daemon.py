@@ -67,7 +67,7 @@ class DaemonSettings(Section):
         Setting(
             help="how long the store keeps events with their plans and actions, reports and pauses, in days; "
             "never: it deletes none",
-            more="See [Growth](admin.md#growth).",
+            more="See [Growth](decide.md#growth).",
             unit="days",
             live=True,
             none_word="never",

@@ -86,7 +86,7 @@ class NodeSettings(Section):
             help="idle nodes that are left to main jobs, of each kind: a number, a share of those that are "
             "idle or ours such as 10%, or auto",
             more="A kind is what has the same partitions and GRES. `auto`: as many as main jobs have been "
-            "seen to ask for at once, 10% at most. See [Headroom](admin.md#headroom).",
+            "seen to ask for at once, 10% at most. See [Headroom](headroom.md#headroom).",
             live=True,
             commands=("daemon",),
         ),
@@ -97,7 +97,7 @@ class NodeSettings(Section):
             help="by how much main jobs may wait longer than those with no node of ours in their way, such "
             "as {median_s: 0.2, p99_s: 1}; where that is at risk, more idle nodes are left to them; none: no "
             "such promise",
-            more="In the environment: `median_s=0.2,p99_s=1`. See [A promise](admin.md#a-promise).",
+            more="In the environment: `median_s=0.2,p99_s=1`. See [A promise](headroom.md#a-promise).",
             live=True,
             none_word=NONE,
         ),

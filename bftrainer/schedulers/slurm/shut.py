@@ -19,7 +19,7 @@ NOT_IN = "not in partition "
 REMEDIES: Mapping[str, str] = {
     NOT_PREEMPTED: (
         "set slurm_mode: window (--slurm-mode window), which needs no administrator; or have one set up a "
-        "partition that main jobs preempt, and name it in slurm_partition (docs/slurm.md)"
+        "partition that main jobs preempt, and name it in slurm_partition (docs/slurm-conf.md)"
     ),
     UNREACHED: "set address to a name of this machine that nodes know, and listen to a port there",
     NOT_UP: "scontrol update PartitionName=... State=UP, or name another in slurm_partition",

@@ -30,7 +30,7 @@ from bftrainer.settings.sources import load
 from tests.support.slurm_commands import ANSWERS, Commands
 from tests.support.slurm_samples import DATA, MAIN_JOB
 
-SLURM_MD = Path(__file__).parents[3] / "docs" / "slurm.md"
+SLURM_MD = Path(__file__).parents[3] / "docs" / "evidence" / "slurm.md"
 VERSIONS = ("22.05", "24.11", "26.05")
 MARK = "f00dfeedf00dfeed"
 ALONE = {"takes the pilot's", "behind", "big", "contiguous", "urgent", "parray", "hetpending"}
@@ -199,7 +199,7 @@ def test_what_accounting_says(version: str) -> None:
     assert not found.why
 
 
-# the table in docs/slurm.md
+# the table in docs/evidence/slurm.md
 
 SAID = re.search(
     r"(?ms)^\| what \|(?P<versions>.*?)$\n\|[-|]+\n(?P<rows>(?:^\|.*?$\n)+)", SLURM_MD.read_text()

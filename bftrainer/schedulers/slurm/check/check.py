@@ -104,7 +104,7 @@ def hook_findings(config: Shown) -> list[Finding]:
             "slurm prolog and epilog",
             said,
             "a main job that takes a pilot's node waits for the epilog of the pilot: keep it short, or have "
-            "it skip jobs of the pilots' partition ($SLURM_JOB_PARTITION); docs/slurm.md has more",
+            "it skip jobs of the pilots' partition ($SLURM_JOB_PARTITION); docs/slurm-conf.md has more",
         )
     ]
 

@@ -86,7 +86,7 @@ def finding(
         CHECK,
         f"{len(jobs)} in the queue or the last day, such as {jobs[0]}, may preempt pilots: Slurm puts one "
         f"off for {_put_off_s(config)} s if backfill tries it before the daemon has cleared its nodes",
-        f"{remedy}; docs/slurm.md, Heterogeneous jobs and preemption",
+        f"{remedy}; docs/slurm-conf.md, Heterogeneous jobs",
     )
 
 
