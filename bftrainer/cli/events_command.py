@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from bftrainer.api.client import Client
 
 COLUMNS = ("id", "time", "event", "pool", "plan", "actions")
+LEGEND = """
+nodes +n1 -n2     n1 has joined the pool, n2 has left it; pool: so many nodes are in it then
+plan              allocator, whether no other split is better (proven), objective, [trainer:nodes ...]
+Regroup 1.10 [..] trainer 1 goes on on these nodes, in its tenth generation; -[..]: these leave it
+StartWorker 1.9   trainer 1 gets a worker there, which joins it when it is ready; StopWorker: not any more"""
 FOLLOW_S = 0.5
 """The daemon is asked for what has happened since when it tells that something has, not more often."""
 SOME, MOST = 100, 10_000
@@ -52,6 +57,8 @@ def command(
         _follow(client, found, trainer)
     else:
         print_table(COLUMNS, [_row(e) for e in found], empty="no events yet")
+        if found:
+            say(LEGEND)
 
 
 def _follow(client: Client, found: list[dict[str, Any]], trainer: str | None) -> None:
@@ -74,11 +81,9 @@ def _print_lines(found: list[dict[str, Any]], last: int) -> int:
 
 
 def _row(e: dict[str, Any]) -> tuple[object, ...]:
-    moment = datetime.fromtimestamp(e["time"]).astimezone()
-    today = moment.date() == datetime.now().astimezone().date()
     return (
         e["id"],
-        moment.strftime("%H:%M:%S.%f" if today else "%d %b %H:%M:%S.%f")[:-4],
+        datetime.fromtimestamp(e["time"]).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-4],
         _what(e),
         e["pool_size"],
         _plan(e["plan"]),

@@ -14,7 +14,7 @@ from bftrainer.cli.shared.connection import changes, connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.trainers.table import WARNED, columns, row
+from bftrainer.cli.shared.trainers.table import COLUMNS, NUMBERS, ORDERS, STYLES, USUAL, WARNED, header, rows
 from bftrainer.cli.shared.types import Positive
 from bftrainer.model.trainer import TrainerStatus
 
@@ -25,6 +25,24 @@ EXPLAINED = 10
 """Of so many trainers the list says why they failed or wait, or what is odd."""
 
 Trainers = Sequence[dict[str, Any]]
+
+
+def _columns(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Read --format."""
+    if value is None:
+        return None
+    names = tuple(COLUMNS) if value == "long" else tuple(name.strip().lower() for name in value.split(","))
+    for name in names:
+        if name not in COLUMNS:
+            raise click.BadParameter(f"{name[:40]!r} is no column; there are {', '.join(COLUMNS)}, and long")
+    return names
+
+
+def _order(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Read --sort."""
+    if value is not None and value.removeprefix("-").lower() not in ORDERS:
+        raise click.BadParameter(f"{value[:40]!r} is no column to sort by; there are {', '.join(ORDERS)}")
+    return None if value is None else value.lower()
 
 
 @click.command("list")
@@ -45,6 +63,21 @@ Trainers = Sequence[dict[str, Any]]
     help="Only trainers in this status; may be given several times.",
 )
 @click.option("--name", help="Only trainers of this name; * stands for any characters.")
+@click.option(
+    "-o",
+    "--format",
+    "columns",
+    metavar="COLUMNS",
+    callback=_columns,
+    help=f"Other columns, with commas between: {', '.join(COLUMNS)}; or all of them: long.",
+)
+@click.option(
+    "--sort",
+    metavar="COLUMN",
+    callback=_order,
+    help=f"Sort by a column, with - before it downwards: {', '.join(ORDERS)}.  [default: those that have not "
+    "ended, then the others, the last first]",
+)
 @click.option("-w", "--watch", is_flag=True, help="Show the list again when it changes, until Ctrl-C.")
 @click.option(
     "--every", "every_s", type=Positive(least=0.2), default=1.0, help="With --watch: how often (s)."
@@ -55,21 +88,23 @@ def command(
     every: bool,
     statuses: tuple[str, ...],
     name: str | None,
+    columns: tuple[str, ...] | None,
+    sort: str | None,
     watch: bool,
     every_s: float,
     config: Path | None,
     state_dir: str | None,
     as_json: bool,
 ) -> None:
-    """List your trainers: those that have ended, then the others, in the order of their arrival; admins see
-    those of all users.
+    """List your trainers, those first that have not ended; admins see those of all users.
 
     All that hold nodes are listed, those that wait unless there are very many, and the last ones that have
     ended. The lines below say why trainers failed or wait, and how many are left out.
 
-    Workers: those that do not train, such as "starting 2, ready 1". A worker that is ready joins at the end
-    of a step. "No worker" counts nodes whose pilots are still starting. Took: from submit to the end, or
-    until now.
+    Nodes: those that train; "1 (of 3)": two more are allocated. Time: from submit to the end, or until now.
+    Reason: why it waits or has ended, or what its workers do that do not train, such as "starting 2, ready
+    1". A worker that is ready joins at the end of a step. "No worker" counts nodes whose pilots are still
+    starting.
     """
     if watch and as_json:
         raise click.UsageError("--watch shows a table again and again, and --json one array: leave out one")
@@ -83,7 +118,7 @@ def command(
         if found != before:
             if watch:
                 click.clear()  # a terminal only
-            _print(found, listed, filtered=bool(statuses or name))
+            _print(_sorted(found, sort), columns, listed, filtered=bool(statuses or name))
         before = found
 
 
@@ -100,14 +135,18 @@ def _is_wanted(t: dict[str, Any], statuses: tuple[str, ...], name: str | None) -
     return (not statuses or t["status"] in statuses) and (name is None or fnmatchcase(t["name"], name))
 
 
-def _print(found: Trainers, listed: TrainerList, *, filtered: bool) -> None:
-    """Print the table, those that have not ended last, and what is to be told of single trainers."""
-    in_order = sorted(found, key=lambda t: (t["ended_at"] is None, t["ended_at"] or 0.0))
+def _sorted(found: Trainers, sort: str | None) -> Trainers:
+    if sort is None:
+        return sorted(found, key=lambda t: (t["ended_at"] is not None, -(t["ended_at"] or 0.0)))
+    return sorted(found, key=ORDERS[sort.removeprefix("-")], reverse=sort.startswith("-"))
+
+
+def _print(
+    in_order: Trainers, columns: tuple[str, ...] | None, listed: TrainerList, *, filtered: bool
+) -> None:
+    """Print the table, and what is to be told of single trainers."""
     empty = "no such trainers" if filtered else "no trainers; bftrainer submit SPEC adds one"
-    if len({t["user"] for t in found}) > 1:
-        _table(("user", *columns(found)), [(t["user"], *row(t)) for t in in_order])
-    else:
-        _table(columns(found), [row(t) for t in in_order], empty="" if listed.ended_left_out else empty)
+    _table(in_order, columns, "" if listed.ended_left_out else empty)
     failed = [t for t in in_order if t["status"] == "failed" and t["reason"]]
     for t in failed[-EXPLAINED:]:
         say(f"{t['name']} ({t['id']}) failed: {t['reason']}")
@@ -131,7 +170,14 @@ def _tell_left_out(listed: TrainerList, *, err: bool = False) -> None:
         say(f"{listed.ended_left_out:,} more have ended; {more}", err=err)
 
 
-def _table(columns: tuple[str, ...], rows: list[tuple[object, ...]], empty: str = "") -> None:
-    """Print a table without the columns of which no trainer has anything."""
-    kept = [i for i in range(len(columns)) if not rows or any(row[i] not in (None, "") for row in rows)]
-    print_table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], empty=empty)
+def _table(trainers: Trainers, columns: tuple[str, ...] | None, empty: str) -> None:
+    """Print a table; of the usual columns without those of which no trainer has anything."""
+    shown = columns or tuple(
+        column
+        for column, cells in zip(USUAL, zip(*rows(trainers, USUAL), strict=True), strict=False)
+        if any(cells)
+    )
+    titles = [header(column, trainers) for column in shown]
+    right = {header(column, trainers) for column in shown if column in NUMBERS}
+    styles = [STYLES.get(t["status"], "") for t in trainers]
+    print_table(titles, rows(trainers, shown), empty=empty, numbers=right, styles=styles)

@@ -12,18 +12,22 @@ from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.trainers.table import brief
 from bftrainer.cli.shared.units import units
 from bftrainer.model.text import duration
 
-COLUMNS = ("place", "id", "user", "name", "priority", "waits for", "because", "it runs when")
+COLUMNS = ("place", "id", "user", "name", "priority", "waits", "reason")
 
 
 @click.command("queue")
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=30, show_default=True, help="How many.")
 @click.option("--all", "every", is_flag=True, help="All that wait.")
+@click.option("-v", "--verbose", is_flag=True, help="All of each reason, and what would make it run.")
 @client_options
-def command(limit: int, every: bool, config: Path | None, state_dir: str | None, as_json: bool) -> None:
-    """Show your trainers that wait: why each waits, and what would make it run.
+def command(
+    limit: int, every: bool, verbose: bool, config: Path | None, state_dir: str | None, as_json: bool
+) -> None:
+    """Show your trainers that wait, a line each, and why; with -v also what would make each run.
 
     Those of a higher priority come first, then in order of arrival; bftrainer priority changes that. Admins
     see those of all users. The trials of a study that have no trainer yet wait in the study, see
@@ -44,12 +48,12 @@ def command(limit: int, every: bool, config: Path | None, state_dir: str | None,
             t["name"],
             f"{t.get('priority') or 1.0:g}",
             duration(max(0.0, time.time() - t["submitted_at"])),
-            t["reason"] or "-",
-            t.get("remedy") or "-",
+            *((t["reason"] or "-", t.get("remedy") or "-") if verbose else (brief(t["reason"] or "-"),)),
         )
         for place, t in enumerate(shown, start=1)
     ]
-    print_table(COLUMNS, rows, empty="no trainer waits")
+    columns = (*COLUMNS, "it runs when") if verbose else COLUMNS
+    print_table(columns, rows, empty="no trainer waits")
     left = len(waiting) - len(shown) + listed.waiting_left_out
     if left:
         say(f"{left:,} more wait; --all lists them")

@@ -42,9 +42,10 @@ def print_table(
     empty: str = "",
     *,
     numbers: Collection[str] = (),
+    styles: Sequence[str] = (),
 ) -> None:
     """Print a plain table, without a header if all columns are ""; without rows, print `empty` instead. The
-    columns of `numbers` stand to the right.
+    columns of `numbers` stand to the right. `styles` are the rows' colours, where there is a terminal.
 
     Control characters in cells are escaped; a cell of several lines is a list. Where the terminal is narrow,
     texts are folded, and numbers and single short words stay whole.
@@ -72,8 +73,8 @@ def print_table(
             justify="right" if title in numbers else "left",
         )
         needed += least
-    for row in cells:
-        table.add_row(*map(Text, row))
+    for i, row in enumerate(cells):
+        table.add_row(*map(Text, row), style=styles[i] if styles else "")
     if needed >= Console().width:
         for column in table.columns:  # rich would make some narrower than that
             column.width = column.min_width

@@ -15,6 +15,7 @@ from bftrainer import __version__
 from bftrainer.api.client import DaemonError, TrainerList
 from bftrainer.cli import app, cancel_command, events_command, list_command
 from bftrainer.cli.shared.groups import MEANT
+from bftrainer.cli.shared.trainers.table import ORDERS, brief
 from tests.unit.cli.test_terminal import EVENT, TRAINER
 
 
@@ -107,7 +108,7 @@ class Listing:
         return TrainerList(self.lists.pop(0), 0, 0)
 
 
-def test_trainers_that_have_not_ended_come_last_and_failed_ones_have_a_reason(
+def test_trainers_that_have_not_ended_come_first_and_failed_ones_have_a_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = [
@@ -118,12 +119,35 @@ def test_trainers_that_have_not_ended_come_last_and_failed_ones_have_a_reason(
     ]
     done = run(monkeypatch, list_command, Listing(rows))
     head, *lines = done.output.splitlines()
-    assert [line.split()[0] for line in lines[:4]] == ["3", "2", "1", "4"]
-    assert head.split()[-2:] == ["submitted", "took"]
-    assert "96,336" in lines[1] and lines[1].split()[-2:] == ["60", "s"]
+    assert head.split() == ["ID", "NAME", "USER", "STATE", "NODES", "TIME", "REASON"]
+    assert [line.split()[0] for line in lines[:4]] == ["1", "4", "2", "3"], "live ones first"
+    assert lines[1].rstrip().endswith("needs 8 nodes")
+    assert "60 s" in lines[2] and lines[2].rstrip().endswith("exit code 1")
     assert lines[4:] == ["t2 (2) failed: exit code 1: KeyError: 'x'", "t4 (4) waits: needs 8 nodes"]
     as_json = run(monkeypatch, list_command, Listing(rows), "--json")
     assert [t["id"] for t in json.loads(as_json.output)] == [1, 2, 3, 4]
+
+
+def test_a_list_has_the_columns_and_the_order_that_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [trainer(1, "running"), trainer(2, "waiting"), trainer(3, "running")]
+    for row, members in zip(rows, (["a"], [], ["b", "c"]), strict=True):
+        row["members"] = row["nodes"] = members
+    done = run(monkeypatch, list_command, Listing(rows), "--format", "nodes,Name", "--sort", "-nodes")
+    head, *lines = done.output.splitlines()
+    assert head.split() == ["NODES", "NAME"]
+    assert [line.split() for line in lines[:3]] == [["2", "t3"], ["1", "t1"], ["0", "t2"]]
+    long = run(monkeypatch, list_command, Listing(rows), "--format", "long").output.splitlines()[0]
+    assert {"WORKERS", "METRICS", "SAMPLES/S", "PRIORITY"} <= set(long.split())
+    for order in ORDERS:
+        assert not run(monkeypatch, list_command, Listing(rows), "--sort", order).exit_code, order
+    for words in (("--format", "x,y"), ("--sort", "x")):
+        refused = run(monkeypatch, list_command, Listing(rows), *words)
+        assert refused.exit_code == 2 and "'x" in refused.output and "nodes" in refused.output
+
+
+def test_a_reason_in_a_table_is_short() -> None:
+    assert brief("needs 1 node, 0 free: held by spirals (2 nodes)") == "needs 1 node, 0 free"
+    assert len(brief("word " * 100)) == 40 and brief("word " * 100).endswith("…")
 
 
 def test_a_watched_list_comes_again_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +155,7 @@ def test_a_watched_list_comes_again_when_it_changes(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(list_command, "changes", always)
     done = run(monkeypatch, list_command, Listing(waits, waits, runs, runs), "--watch")
     assert isinstance(done.exception, Over)
-    assert done.output.count("id") == 2 and done.output.index("waiting") < done.output.index("running")
+    assert done.output.count("ID") == 2 and done.output.index("waiting") < done.output.index("running")
     assert run(monkeypatch, list_command, Listing(waits), "--watch", "--json").exit_code == 2
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from bftrainer.cli.shared.figures import brief_moment, figures, speed, whole
@@ -11,57 +13,88 @@ from bftrainer.cli.shared.trainers.worker_phases import phases
 from bftrainer.cli.shared.units import units
 from bftrainer.model.text import duration
 
-COLUMNS = (
-    "id",
-    "name",
-    "status",
-    "nodes",
-    "workers",
-    "step",
-    "samples",
-    "done",
-    "left",
-    "samples/s",
-    "metrics",
-    "submitted",
-    "took",
-)
-TIMES = ("submitted", "took")
-
 WARNED = "(!)"
 """Beside the status of a trainer whose script has been warned of something."""
 
 METRICS = 4
 """So many metrics of a trainer are listed, those of the shortest names; show has all."""
+REASON = 40
+"""A reason in a table has at most so many characters; show and queue -v have all."""
 
 
-def columns(trainers: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    """Return COLUMNS, with what trainers really have: nodes or GPUs."""
+def _likely(t: Mapping[str, Any]) -> float:
+    likely = (t.get("ends_in_s") or {}).get("likely")
+    return math.inf if likely is None else likely
+
+
+Cell = Callable[[dict[str, Any], float], object]
+"""What a trainer's row of the API has for a column, now (Unix seconds)."""
+
+COLUMNS: Mapping[str, Cell] = {
+    "id": lambda t, now: t["id"],
+    "name": lambda t, now: t["name"],
+    "user": lambda t, now: t["user"],
+    "state": lambda t, now: f"{t['status']} {WARNED}" if t.get("warned") else t["status"],
+    "nodes": lambda t, now: _nodes(t),
+    "time": lambda t, now: duration(max(0.0, (t["ended_at"] or now) - t["submitted_at"])),
+    "left": lambda t, now: left(t.get("ends_in_s")) or None,
+    "reason": lambda t, now: brief(_reason(t)) or None,
+    "workers": lambda t, now: phases(t) or None,
+    "step": lambda t, now: whole(t["step"]),
+    "samples": lambda t, now: whole(t["samples"]),
+    "done": lambda t, now: f"{t['samples'] / t['work']:.0%}" if t["work"] else None,
+    "samples/s": lambda t, now: speed(t["rate"]),
+    "metrics": lambda t, now: _few(t["metrics"]),
+    "submitted": lambda t, now: brief_moment(t["submitted_at"], now),
+    "priority": lambda t, now: f"{t.get('priority') or 1.0:g}",
+}
+"""The columns that a list can have. Time: from submit to the end, or until now."""
+USUAL = ("id", "name", "user", "state", "nodes", "time", "left", "reason")
+"""Those that it has unless it is asked for others; as squeue's, where these are known."""
+NUMBERS = frozenset({"id", "nodes", "step", "samples", "done", "samples/s", "priority"})
+ORDERS: Mapping[str, Callable[[dict[str, Any]], Any]] = {
+    **{name: itemgetter(name) for name in ("id", "name", "user", "step", "samples")},
+    "state": itemgetter("status"),
+    "nodes": lambda t: len(t["members"]),
+    "time": lambda t: (t["ended_at"] or time.time()) - t["submitted_at"],
+    "left": _likely,
+    "done": lambda t: t["samples"] / t["work"] if t["work"] else -1.0,
+    "samples/s": lambda t: t["rate"] or 0.0,
+    "submitted": itemgetter("submitted_at"),
+    "priority": lambda t: t.get("priority") or 1.0,
+}
+"""The columns by which a list can be sorted, and what is compared."""
+STYLES = {"running": "green", "starting": "yellow", "failed": "red", "completed": "dim", "cancelled": "dim"}
+"""The colours of states, where there is a terminal."""
+
+
+def header(column: str, trainers: Sequence[dict[str, Any]]) -> str:
+    """Return a column's heading; NODES is GPUS where trainers have these."""
     counted = units(trainers[0]) if trainers else "nodes"
-    return tuple(counted if column == "nodes" else column for column in COLUMNS)
+    return (counted if column == "nodes" else column).upper()
 
 
-def row(t: dict[str, Any]) -> tuple[object, ...]:
-    """Return a trainer's row of the API as cells of COLUMNS."""
-    nodes = f"{len(t['members'])}" + (
-        f" (of {len(t['nodes'])})" if len(t["nodes"]) > len(t["members"]) else ""
-    )
+def rows(trainers: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[tuple[object, ...]]:
+    """Return trainers' rows of the API as cells of some of COLUMNS."""
     now = time.time()
-    return (
-        t["id"],
-        t["name"],
-        f"{t['status']} {WARNED}" if t.get("warned") else t["status"],
-        nodes,
-        phases(t) or None,
-        whole(t["step"]),
-        whole(t["samples"]),
-        f"{t['samples'] / t['work']:.0%}" if t["work"] else None,
-        left(t.get("ends_in_s")) or None,
-        speed(t["rate"]),
-        _few(t["metrics"]),
-        brief_moment(t["submitted_at"], now),
-        duration(max(0.0, (t["ended_at"] or now) - t["submitted_at"])),
-    )
+    return [tuple(COLUMNS[column](t, now) for column in columns) for t in trainers]
+
+
+def brief(reason: str) -> str:
+    """Return a reason's first part, cut to `REASON` characters: what follows a colon explains it."""
+    first = reason.partition(": ")[0].partition("; ")[0]
+    return first if len(first) <= REASON else f"{first[: REASON - 1]}…"
+
+
+def _reason(t: dict[str, Any]) -> str:
+    """Why a trainer waits or has ended, or else what its workers do that do not train, or its note."""
+    works = t["ended_at"] is None and t["status"] != "waiting"
+    return str((works and phases(t)) or t.get("reason") or t.get("note") or "")
+
+
+def _nodes(t: Mapping[str, Any]) -> str:
+    more = f" (of {len(t['nodes'])})" if len(t["nodes"]) > len(t["members"]) else ""
+    return f"{len(t['members'])}{more}"
 
 
 def _few(metrics: Mapping[str, float]) -> str:
