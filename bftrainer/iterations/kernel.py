@@ -44,11 +44,11 @@ WORKER = np.dtype(
             ("home", "i8"),
             ("phase", "i8"),
         ),
-        ("rank", "i8"),
+        *(("rank", "i8"), ("lost", "f8")),
     ]
 )
 """A worker: its job, its task's time and memory, when that was ready, its device (-1: none yet), its place in
-the order of this plan."""
+the order of this plan, and how long its tasks have waited for that device since the last move."""
 JOB = np.dtype(
     [
         *(("first", "i8"), ("end", "i8"), ("left", "i8"), ("done", "i8"), ("missing", "i8")),
@@ -153,6 +153,9 @@ def _start(w: ReadyTasks, t: Timetable, r: Records, slot: int, device: int, star
         t.devices[device].resident += t.jobs[job].model
         t.devices[device].largest = max(t.devices[device].largest, t.workers[slot].memory)
         t.workers[slot].home = device
+        t.workers[slot].lost = 0.0
+    else:
+        t.workers[slot].lost += start - t.workers[slot].ready
     w.number[1] -= 1
     last, place = t.devices[w.number[1]].idle, t.devices[device].place
     t.devices[place].idle, t.devices[last].place = last, place
@@ -196,6 +199,7 @@ def _look(
     now: float,
     until: float,
     apart: bool,
+    weigh: bool,
     capacity: float,
     reserve: bool,
 ) -> None:
@@ -216,8 +220,10 @@ def _look(
                 if t.devices[home].running < 0:
                     device = home
             if device < 0:
-                start = max(now, t.workers[slot].ready + t.jobs[t.workers[slot].job].move)
-                if start < at_home and start < until and (reserve or start <= now):
+                move = t.jobs[t.workers[slot].job].move
+                start = max(now, t.workers[slot].ready + move)
+                pays = weigh and t.workers[slot].lost + at_home - t.workers[slot].ready > move
+                if (start < at_home or pays) and start < until and (reserve or start <= now):
                     device = _elsewhere(w, t, slot, apart, capacity)
             if device >= 0:
                 _start(w, t, r, slot, device, start)
@@ -262,6 +268,7 @@ def plan_interval(
     now: float,
     until: float,
     apart: bool,
+    weigh: bool,
     capacity: float,
 ) -> int:
     """Plan the tasks that start from `now` to before `until`; return how many of `records` are these.
@@ -286,6 +293,6 @@ def plan_interval(
                 _begin(w, t, job)
         for reserve in (False, True):
             if w.number[1] > 0:
-                _look(w, t, records, heap, now, until, apart, capacity, reserve)
+                _look(w, t, records, heap, now, until, apart, weigh, capacity, reserve)
         now = heap[0][0]
     return int(w.number[2])

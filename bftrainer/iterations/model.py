@@ -64,11 +64,14 @@ class PlanRules:
     Attributes:
         gamma_s_per_gb: A worker starts on another device so many seconds per GB of its model later.
         apart: A job's workers stay on distinct devices.
+        weigh: A worker also moves once its tasks have waited longer than the move takes, since the last one;
+            without, only if this one task starts earlier (as the paper has it).
         interval_s: How far ahead a plan reaches (s).
     """
 
     gamma_s_per_gb: float = 0.8
     apart: bool = True
+    weigh: bool = False
     interval_s: float = 60.0
 
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from bftrainer.iterations.model import Flags, Floats, Ints
 
-LEVELS_GPU_S = (3250.0, 7200.0, 18_000.0)
-"""Limits of Tiresias's queues, in GPU time that a job has had (s), as its public simulator has them."""
-HYSTERESIS_S = 300.0
-"""A job that has just run counts as if so much longer remained: two alike do not take turns each minute."""
+LEVELS = (54.0, 120.0, 300.0)
+"""Limits of Tiresias's queues, in intervals of device time that a job has had: its public simulator has
+3,250, 7,200 and 18,000 s, and an interval is 60 s."""
+HYSTERESIS = 5.0
+"""A job that has just run is so many intervals nearer to its turn: two alike do not swap in each."""
 GUARD = 0.7
 """A job that would last longer than this share of all remaining work is taken before shorter ones."""
 
@@ -30,6 +31,7 @@ class JobsWaiting:
         job: The job of each worker.
         product: Memory times time of each worker's task, each relative to the largest.
         devices: How many devices there are.
+        interval_s: Time from plan to plan (s).
     """
 
     arrival: Floats
@@ -40,6 +42,7 @@ class JobsWaiting:
     job: Ints
     product: Floats
     devices: int
+    interval_s: float
 
 
 Order = Callable[[JobsWaiting], Floats]
@@ -53,14 +56,14 @@ def product(jobs: JobsWaiting) -> Floats:
 
 def least_attained(jobs: JobsWaiting) -> Floats:
     """Jobs that have had little first, by level, then by arrival (Tiresias)."""
-    level = np.searchsorted(np.array(LEVELS_GPU_S), jobs.attained, side="right")
+    level = np.searchsorted(np.array(LEVELS), jobs.attained / jobs.interval_s, side="right")
     keys: Floats = (level * 1e9 + jobs.arrival)[jobs.job]
     return keys
 
 
 def longest_remaining(jobs: JobsWaiting) -> Floats:
     """Jobs that last longest first, those that run a little longer than they do."""
-    keys: Floats = -(jobs.remaining + HYSTERESIS_S * jobs.ran)[jobs.job]
+    keys: Floats = -(jobs.remaining + HYSTERESIS * jobs.interval_s * jobs.ran)[jobs.job]
     return keys
 
 
@@ -68,7 +71,9 @@ def shortest_guarded(jobs: JobsWaiting) -> Floats:
     """Jobs that end soonest first, but for those that would end last of all if they had to wait."""
     end = max(float(jobs.work.sum()) / jobs.devices, float(jobs.remaining.max(initial=0.0)))
     late = jobs.remaining >= GUARD * end
-    keys: Floats = np.where(late, -jobs.remaining, jobs.remaining - HYSTERESIS_S * jobs.ran)[jobs.job]
+    keys: Floats = np.where(late, -jobs.remaining, jobs.remaining - HYSTERESIS * jobs.interval_s * jobs.ran)[
+        jobs.job
+    ]
     return keys
 
 

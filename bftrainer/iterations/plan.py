@@ -84,7 +84,14 @@ def plan(state: SharedState, order: Order) -> tuple[PlannedTasks, SharedState]:
     placed = workers[(workers["home"] >= 0) & (workers["phase"] != kernel.OVER)]
     np.maximum.at(devices["largest"], placed["home"], placed["memory"])
     count = kernel.plan_interval(
-        *table, ranked, records, state.now, until, state.rules.apart, state.devices.memory_gb
+        *table,
+        ranked,
+        records,
+        state.now,
+        until,
+        state.rules.apart,
+        state.rules.weigh,
+        state.devices.memory_gb,
     )
     tasks = PlannedTasks(*(records[:count][name].copy() for name in kernel.TASK.names or ()))
     had = np.bincount(
@@ -111,4 +118,5 @@ def waiting_jobs(state: SharedState) -> tuple[Ints, JobsWaiting]:
         job=np.searchsorted(here, workers["job"][slots]),
         product=need[slots],
         devices=state.devices.count,
+        interval_s=state.rules.interval_s,
     )

@@ -91,6 +91,7 @@ def gang(
             job=np.arange(len(here)),
             product=product[here],
             devices=devices.count,
+            interval_s=rules.interval_s,
         )
         begun = time.perf_counter()
         runs = here[choose(waiting, workers[here])] if len(here) else here

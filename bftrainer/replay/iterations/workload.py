@@ -35,7 +35,7 @@ class MixOptions:
     every_s: float = 30.0
     devices: int = 45
     hours: float = 10.0
-    longest_hours: float = 5.0
+    longest_hours: float = 2.5
     gbit_s: float | None = None
 
 

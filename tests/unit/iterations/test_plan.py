@@ -29,7 +29,11 @@ JOBS = st.lists(
     max_size=6,
 )
 RULES = st.builds(
-    PlanRules, gamma_s_per_gb=st.floats(0, 2), apart=st.booleans(), interval_s=st.sampled_from([1.0, 3.0])
+    PlanRules,
+    gamma_s_per_gb=st.floats(0, 2),
+    apart=st.booleans(),
+    weigh=st.booleans(),
+    interval_s=st.sampled_from([1.0, 3.0]),
 )
 
 

@@ -22,7 +22,17 @@ NAMES = (
     *("full-product", "full-las", "full-longest", "full-shortest"),
     *("jigsaw", "jigsaw-literal", "partial-las", "partial-longest", "partial-shortest"),
 )
-OWN = ("policies", "devices", "memory_gb", "gamma", "work_hours", "longest_hours", "every_s", "gbit_s")
+OWN = (
+    "policies",
+    "devices",
+    "memory_gb",
+    "gamma",
+    "weigh",
+    "work_hours",
+    "longest_hours",
+    "every_s",
+    "gbit_s",
+)
 SHARED = ("log", "iterations", "jobs", "seed", "interval_s", "as_json")
 """Parameters of `replay` that hold here, too."""
 
@@ -65,6 +75,11 @@ def _workload_options() -> list[Callable[[F], F]]:
             help="With --iterations: a move takes so long per GB of the model.  [default: 0.8]",
         ),
         click.option(
+            "--weigh",
+            is_flag=True,
+            help="With --iterations: a worker also moves once it has waited longer than a move takes.",
+        ),
+        click.option(
             "--work-hours",
             type=Positive(most=1e4),
             help="With --iterations: all jobs' work, per device.  [default: 10]",
@@ -72,7 +87,7 @@ def _workload_options() -> list[Callable[[F], F]]:
         click.option(
             "--longest-hours",
             type=Positive(most=1e4),
-            help="With --iterations: no job lasts longer alone.  [default: 5]",
+            help="With --iterations: no job lasts longer alone.  [default: 2.5]",
         ),
         click.option(
             "--every",
@@ -145,7 +160,7 @@ def _replay(log: Path, given: dict[str, Any], *, as_json: bool) -> None:
     names = {"jobs": "jobs", "every_s": "every_s", "devices": "devices", "work_hours": "hours"}
     names |= {"longest_hours": "longest_hours", "gbit_s": "gbit_s"}
     options = MixOptions(**{names[name]: value for name, value in given.items() if name in names})
-    of_rules = {"gamma": "gamma_s_per_gb", "interval_s": "interval_s"}
+    of_rules = {"gamma": "gamma_s_per_gb", "interval_s": "interval_s", "weigh": "weigh"}
     rules = PlanRules(**{of_rules[name]: value for name, value in given.items() if name in of_rules})
     jobs = mix(read_durations(log), options, given.get("seed", 0))
     found: dict[str, Any] = {}

@@ -1,0 +1,120 @@
+"""Jigsaw and what it consists of, on the published mix of jobs, over seeds, beside linear programs' bounds.
+
+    python benchmarks/iterations.py philly.csv.xz [--seeds 11-20] [--faster 8] [--policies ...]
+
+Prints Markdown tables: makespans relative to Tiresias's and to the bound, completion times and moves, as
+median (least to most) over the seeds; and how long it takes to plan a minute (--speed: nothing else). Jobs,
+arrivals and intervals are `--faster` times shorter than published; iterations are not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bftrainer.iterations.bounds import makespan_bound
+from bftrainer.iterations.model import PlanRules, SharedDevices
+from bftrainer.iterations.orders import ORDERS
+from bftrainer.iterations.plan import begin, plan
+from bftrainer.replay.iterations.policies import POLICIES, figures_of, replay
+from bftrainer.replay.iterations.workload import MixOptions, jobs_of, mix, read_durations
+
+MEMORY_GB = 16.0
+Run = tuple[Path, float, int, str, dict[str, float], float]
+"""Log, how much faster, seed, policy, options of the mix, gamma."""
+
+
+def figures(run: Run) -> dict[str, Any]:
+    """The figures of one replay, with its times as long as published; or of the bounds."""
+    log, faster, seed, name, changes, gamma = run
+    given = {"hours": 10.0, "every_s": 30.0, "longest_hours": 2.5} | changes
+    options = MixOptions(**{key: value / faster for key, value in given.items()})
+    jobs = mix(read_durations(log), options, seed)
+    if name in ("full", "partial"):
+        found = makespan_bound(jobs_of(jobs, options, partial=name == "partial"), options.devices)
+        return {"makespan_h": faster * found / 3600}
+    rules = PlanRules(interval_s=60 / faster, gamma_s_per_gb=gamma)
+    found = figures_of(replay(jobs, options, rules, MEMORY_GB, name), options.devices)
+    found["makespan_h"] *= faster
+    found["completion_h"] = {key: faster * value for key, value in found["completion_h"].items()}
+    print(f"<!-- seed {seed}, {name}: {found['makespan_h']:.3f} h -->", flush=True)
+    return found
+
+
+def spread(values: Sequence[float], form: str) -> str:
+    """Median, least and most."""
+    return f"{median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
+
+
+def print_table(found: dict[tuple[str, int], dict[str, Any]], names: list[str], seeds: list[int]) -> None:
+    """One row a policy."""
+
+    def makespans(name: str) -> list[float]:
+        return [found[name, seed]["makespan_h"] for seed in seeds]
+
+    def beside(name: str, other: str) -> str:
+        return spread([a / b - 1 for a, b in zip(makespans(name), makespans(other), strict=True)], "+.1%")
+
+    for bound in ("full", "partial"):
+        print(f"\nbound, {bound} back-propagation: {spread(makespans(bound), '.2f')} h")
+    print(
+        "\n| policy | makespan, h | to Tiresias | to Gandiva | to bound | mean, p99 completion, h | moved |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for name in names:
+        bound = "partial" if POLICIES[name].partial else "full"
+        times = [found[name, seed]["completion_h"] for seed in seeds]
+        print(
+            f"| {name} | {spread(makespans(name), '.2f')} | {beside(name, 'tiresias')} "
+            f"| {beside(name, 'gandiva')} | {beside(name, bound)} "
+            f"| {spread([one['mean'] for one in times], '.2f')}, {median(one['p99'] for one in times):.1f} "
+            f"| {median(found[name, seed]['moved'] for seed in seeds):.0%} |"
+        )
+
+
+def print_speed(log: Path) -> None:
+    """How long it takes to plan a minute of 45 and 1,000 devices, with as many jobs as at the peak."""
+    print("\n| devices | jobs | tasks | planned in, s (wall) | CPU, s |\n|---|---|---|---|---|")
+    for devices, count in ((45, 41), (1000, 911)):
+        options = MixOptions(jobs=count, every_s=0.0, devices=devices, hours=1.0)
+        jobs = jobs_of(mix(read_durations(log), options, 11), options, partial=True)
+        _, state = plan(begin(jobs, SharedDevices(devices, MEMORY_GB), PlanRules()), ORDERS["product"])
+        wall, cpu = time.perf_counter(), time.process_time()
+        tasks, _ = plan(state, ORDERS["product"])
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        print(f"| {devices:,} | {count} | {len(tasks.slot):,} | {wall:.2f} | {cpu:.2f} |")
+
+
+def main() -> None:
+    """Replay, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("log", type=Path)
+    parser.add_argument("--seeds", default="11-20", help="such as 11-20")
+    parser.add_argument("--faster", type=float, default=8.0)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--policies", nargs="+", choices=sorted(POLICIES), default=list(POLICIES))
+    parser.add_argument("--hours", type=float, default=10.0, help="work for each device")
+    parser.add_argument("--longest-hours", type=float, default=2.5)
+    parser.add_argument("--gamma", type=float, default=0.8, help="seconds for a move, per GB")
+    parser.add_argument("--speed", action="store_true", help="only how long a plan takes")
+    given = parser.parse_args()
+    if not given.speed:
+        first, _, last = given.seeds.partition("-")
+        seeds = list(range(int(first), int(last or first) + 1))
+        names = list(dict.fromkeys(["tiresias", "gandiva", *given.policies]))
+        changes = {"hours": given.hours, "longest_hours": given.longest_hours}
+        keys = [(name, seed) for name in (*names, "full", "partial") for seed in seeds]
+        runs = [(given.log, given.faster, seed, name, changes, given.gamma) for name, seed in keys]
+        with multiprocessing.Pool(given.processes) as pool:
+            found = dict(zip(keys, pool.map(figures, runs, chunksize=1), strict=True))
+        print_table(found, names, seeds)
+    print_speed(given.log)
+
+
+if __name__ == "__main__":
+    main()
