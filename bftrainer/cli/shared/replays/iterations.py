@@ -153,7 +153,9 @@ def _replay(log: Path, given: dict[str, Any], *, as_json: bool) -> None:
     except ModuleNotFoundError as error:
         if error.name != "numba":
             raise
-        raise click.UsageError("--iterations needs Numba: pip install 'bftrainer[iterations]'") from None
+        raise click.UsageError(
+            "--iterations needs Numba: pip install '.[iterations]' in the checkout"
+        ) from None
     from bftrainer.iterations.model import PlanRules
     from bftrainer.replay.iterations.workload import MixOptions, mix, read_durations
 
