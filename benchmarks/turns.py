@@ -4,7 +4,7 @@
     python benchmarks/turns.py --only handover     # from one worker's last word to the next one's start
     python benchmarks/turns.py --only models       # five models in turn, against one after the other
     python benchmarks/turns.py --only pair         # two trainers on two nodes of a real daemon
-    unshare -n python benchmarks/turns.py --only pair --mbit 400     # as root: over a network slowed by tc
+    unshare -n python benchmarks/turns.py --only pair --mbit 200     # as root: over a network slowed by tc
 
 `handover` kills a worker that has its turn, too. `models` trains five models of PyTorch for the same steps,
 one process each, on one core; no gradients are exchanged, so that turns can gain nothing. `pair` measures
@@ -329,7 +329,7 @@ def main() -> None:
     if own.mbit:
         slower_s = 0.0
         for words in (
-            "ip link set lo up",
+            "ip link set lo mtu 1500 up",  # a burst has to hold a packet
             f"tc qdisc replace dev lo root tbf rate {own.mbit}mbit burst 256kbit latency 2s",
         ):
             subprocess.run(words.split(), check=True)
