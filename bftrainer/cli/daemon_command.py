@@ -14,6 +14,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from bftrainer.cli.shared.groups import ManyOptions
 from bftrainer.cli.shared.options import setting_options
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input, Positive, parse_utc
@@ -29,7 +30,7 @@ LOCAL = ("log", "main_jobs", "speed", "nodes", "gpus", "start", "seed")
 """The options of the log that the local scheduler replays."""
 
 
-@click.command("daemon")
+@click.command("daemon", cls=ManyOptions)
 @click.option(
     "--log",
     type=Input(),

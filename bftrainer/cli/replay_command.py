@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from bftrainer.cli.shared.groups import ManyOptions
 from bftrainer.cli.shared.options import json_option, setting_options
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.replays import calibration
@@ -28,7 +29,7 @@ DEFAULTS = asdict(LogOptions())
 """How a log is read if no option says otherwise."""
 
 
-@click.command("replay")
+@click.command("replay", cls=ManyOptions)
 @click.argument("log", type=Input(dir_okay=True), required=False)
 @click.option(
     "--workload",

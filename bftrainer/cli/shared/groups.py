@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -48,3 +48,32 @@ def _hint(word: str, known: list[str], before: str) -> str:
     meant = [name for name in known if low == name or low in MEANT.get(name, ())]
     found = meant or difflib.get_close_matches(low[:40], known, n=3, cutoff=NEAR)
     return f"; did you mean {' or '.join(f'{before} {name}' for name in found)}?" if found else ""
+
+
+class ManyOptions(click.Command):
+    """A command with many options, whose help begins with those that matter first, its `FIRST`."""
+
+    FIRST: Mapping[str, Sequence[str]] = {
+        "daemon": (
+            *("scheduler", "config", "state_dir", "nodes", "log", "main_jobs"),
+            *("slurm_partition", "objective", "t_fwd_s", "verbose"),
+        ),
+        "replay": (
+            *("workload", "begin", "hours", "nodes", "allocator", "objective", "t_fwd_s"),
+            *("out", "max_parallel", "as_json"),
+        ),
+    }
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in two groups."""
+        first = self.FIRST.get(self.name or "", ())
+        params = self.get_params(ctx)
+        named = {param.name: param for param in params}
+        groups = {
+            "Options that matter first": [named[name] for name in first if name in named],
+            "More options": [param for param in params if param.name not in first],
+        }
+        for title, chosen in groups.items():
+            if records := [record for param in chosen if (record := param.get_help_record(ctx))]:
+                with formatter.section(title):
+                    formatter.write_dl(records)

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 import bftrainer.cli
 from bftrainer.cli import COMMANDS, app
+from bftrainer.cli.shared.groups import ManyOptions
 
 FOLDER = Path(bftrainer.cli.__file__).parent
 WITHOUT_JSON = {"daemon", "pilot", "record", "study mirrors", "trace convert", "trace synth"}
@@ -57,3 +58,15 @@ def test_an_unknown_command_is_refused() -> None:
     done = CliRunner().invoke(app, ["trian"])
     assert done.exit_code == 2
     assert "trian" in done.output
+
+
+@pytest.mark.parametrize("name", list(ManyOptions.FIRST))
+def test_help_begins_with_the_ten_options_that_matter_first_and_has_all(name: str) -> None:
+    command = app.get_command(click.Context(app), name)
+    assert command is not None
+    first = ManyOptions.FIRST[name]
+    assert len(first) == 10 and set(first) <= {param.name for param in command.params}
+    head, _, rest = CliRunner().invoke(command, ["--help"]).output.partition("More options:")
+    for param in command.params:
+        if isinstance(param, click.Option):
+            assert param.opts[-1] in (head if param.name in first else rest), param.name
