@@ -13,7 +13,7 @@ COMMANDS = ("daemon", "pilot")
 
 
 class LsfSettings(Section):
-    """Which part of LSF is watched, and how pilots are submitted there. [LSF](admin-lsf.md) explains it
+    """Which part of LSF is watched, and how pilots are submitted there. [LSF](lsf.md) explains it
     all."""
 
     title: ClassVar[str] = "LSF"

@@ -13,10 +13,9 @@ from bftrainer.cli import app
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "admin-lsf.md").read_text(encoding="utf-8")
-PART = PAGE[PAGE.index("## From nothing") : PAGE.index("## What is seen")]
 LINES = [
     line
-    for block in re.findall(r"^```(?:sh)?\n(.*?)^```$", PART, re.MULTILINE | re.DOTALL)
+    for block in re.findall(r"^```(?:sh)?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     for line in block.splitlines()
 ]
 COMMANDS = [

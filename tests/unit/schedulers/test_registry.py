@@ -17,7 +17,7 @@ from bftrainer.settings.schedulers import SCHEDULERS
 
 PACKAGE = Path(bftrainer.__file__).parent
 ROOT = PACKAGE.parent
-PAGES = {"local": "user-guide.md", "lsf": "admin-lsf.md"}
+PAGES = {"local": "user-guide.md"}
 """Where a scheduler's page has another name than the scheduler."""
 LSF = re.compile(r"\blsf|\bLSF|LsfSettings|\b(?:bsub|bjobs|bhosts|bkill|bslots|jobstat)\b")
 LINE = re.compile(r'^    "local": (SchedulerKind\(.*\)),\n', re.MULTILINE)
