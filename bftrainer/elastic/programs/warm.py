@@ -1,10 +1,10 @@
 """`python -m bftrainer.elastic.programs.warm FD OF`: a process with torch loaded, from which workers are
 forked.
 
-An agent keeps one (docs/elastic.md, "Warm pool"). A fork takes milliseconds, where starting Python and
-importing torch and the script's other packages takes seconds. This process itself starts no thread and
-runs no tensor operation and no line of a user's script: so its forks are like new processes. `OF` shows
-in the process table to which agent it belongs.
+An agent keeps one (docs/contributing/rescaling.md, "Warm pool"). A fork takes milliseconds, where
+starting Python and importing torch and the script's other packages takes seconds. This process itself
+starts no thread and runs no tensor operation and no line of a user's script: so its forks are like new
+processes. `OF` shows in the process table to which agent it belongs.
 
 Requests come as packets of JSON over the inherited socket: {"type": "import", "script": path} and
 {"type": "fork", ...} with file descriptors: the worker's channel, its log and its memory for snapshots. The

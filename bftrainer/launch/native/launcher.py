@@ -1,7 +1,7 @@
 """The native launcher: workers that use `bftrainer.elastic` and change membership while they run.
 
 It publishes memberships to the workers and relays the entries of their rendezvous. Everything else the
-workers agree on among themselves, see docs/elastic.md.
+workers agree on among themselves, see docs/contributing/rescaling.md.
 """
 
 from __future__ import annotations
