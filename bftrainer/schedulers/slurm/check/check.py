@@ -180,7 +180,7 @@ def ending_finding(level: str, unknown: str = "") -> Finding:
         "this account can cancel a user's pilot as that user only, and a user can kill what runs as it: "
         f"then main jobs wait for the pilot's time limit at worst{asked}",
         "make the daemon's account an operator: sacctmgr modify user NAME set adminlevel=operator; "
-        "docs/site-mode.md says what else that allows",
+        "docs/slurm-conf.md says what else that allows",
     )
 
 
