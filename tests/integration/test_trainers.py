@@ -25,7 +25,7 @@ TRAINERS = Path(__file__).parents[2] / "trainers"
 class Quality:
     """What a trainer must reach, and how far two undisturbed runs of it may lie apart by chance.
 
-    docs/trainers.md has the measurements that the numbers come from.
+    docs/evidence/scripts.md has the measurements that the numbers come from.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """The profiles of generated logs. The numbers are parameters of the model in `generate`, nothing of a log.
 
-Made by `benchmarks/fit_profiles.py`; docs/traces.md shows how close the logs are.
+Made by `benchmarks/fit_profiles.py`; docs/evidence/traces.md shows how close the logs are.
 """
 
 from __future__ import annotations
