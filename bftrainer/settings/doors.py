@@ -78,9 +78,23 @@ CLIENTS = (
         "lanes, by turns: `read-trainers`, `read-rows`, `answers`",
     ),
     Door(
+        "a stream of changes",
+        (ANSWERED,),
+        ("api/stream.py",),
+        "1 MB waits for a reader, 16 readers of a user, 128 of all; 60 s without taking any",
+        "`feed`; sent in the event loop",
+    ),
+    Door(
+        "what a browser asks of `bftrainer web`, and the page's own files",
+        (MATCHED, RESOLVED),
+        ("web/*.py",),
+        "4,096 bytes, 256 connections, 12 streams; no path of a request leads to a file",
+        USER,
+    ),
+    Door(
         "an answer of a daemon",
         (PARSED,),
-        ("api/received.py",),
+        ("api/received.py", "api/follow.py"),
         "100 MB",
         USER,
     ),
@@ -269,7 +283,7 @@ MACHINE = (
         "what Slurm's and LSF's commands print, with other users' names and comments",
         (MATCHED, PARSED, EXPANDED, RESOLVED),
         ("schedulers/slurm/*.py", "schedulers/lsf/*.py", "schedulers/shared/*.py"),
-        "`max_squeue_mb`, `command_timeout_s`, 100 waiting jobs of one user; names of nodes: as many as "
+        "`max_squeue_mb`, `command_timeout_s`, 2,000 waiting jobs of one user; names of nodes: as many as "
         "the machine has",
         "`slurm-text`, `lsf-text`",
     ),
@@ -308,6 +322,8 @@ MACHINE = (
             "series/*.py",
             "testing/*.py",
             "traces/*.py",
+            "messages/page.py",
+            "worker_output.py",
         ),
         "16 MB of a list of specs; of others the user's own patience",
         USER,

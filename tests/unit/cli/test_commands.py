@@ -13,8 +13,8 @@ from bftrainer.cli import COMMANDS, app
 from bftrainer.cli.shared.groups import ManyOptions
 
 FOLDER = Path(bftrainer.cli.__file__).parent
-WITHOUT_JSON = {"daemon", "pilot", "record", "study mirrors", "trace convert", "trace synth"}
-"""Commands that print no figures: a log, a batch script, or files."""
+WITHOUT_JSON = {"daemon", "pilot", "record", "study mirrors", "trace convert", "trace synth", "web"}
+"""Commands that print no figures: a log, a batch script, files, or a page for a browser."""
 
 
 def leaves(group: click.Group, prefix: str = "") -> dict[str, click.Command]:

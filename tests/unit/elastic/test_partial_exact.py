@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -266,8 +267,7 @@ def test_a_parameters_mean_is_over_those_who_computed_it(lr: str) -> None:
     data, weights = torch.rand(2, 3, 8, generator=torch.Generator().manual_seed(3)), (0.25, 0.75)
 
     def work(group: Group) -> tuple[dict[str, torch.Tensor], dict[str, float], dict[str, float]]:
-        torch.manual_seed(0)
-        model = mlp()
+        model = deepcopy(begun)
         what = trained(model, torch.optim.SGD(model.parameters(), lr=1.0), None)
         steps = PartialSteps(elastic.Partial(lr=lr, by="modules"), what, Trainable({"": model}, 0))
         update = Update(what, Schedule({}, None), None, None, FixedGlobal(6))
@@ -293,8 +293,9 @@ def test_a_parameters_mean_is_over_those_who_computed_it(lr: str) -> None:
         }
         return gradients, moved, peers.figures
 
-    torch.manual_seed(0)
-    model = mlp()
+    torch.manual_seed(0)  # once, for both: the ranks are threads of one process, with one generator
+    begun = mlp()
+    model = deepcopy(begun)
     alone: list[dict[str, torch.Tensor]] = []
     for x in data:
         model.zero_grad()

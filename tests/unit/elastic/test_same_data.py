@@ -104,7 +104,7 @@ def test_a_checkpoint_has_it_and_one_of_before_does_without(caplog: pytest.LogCa
 
     saved = state(0).snapshot()
     state(0).restore(saved)
-    with pytest.raises(ReplicasDiffer, match="Give a seed"):
+    with pytest.raises(ReplicasDiffer, match="a split or an order a seed"):
         state(1).restore(saved)
     del saved["parts"][PART]
     state(1).restore(saved)
