@@ -45,7 +45,8 @@ def test_an_error_in_the_loop_is_no_end_of_the_work(site: Site) -> None:
     ended = site.until_ended("t")
     assert ended["status"] == "failed" and "exit code 1" in ended["reason"]
     losses = [row for row in site.get("events", limit=1000) if row["kind"] == "WorkerLost"]
-    assert len({row["data"]["samples"] for row in losses}) == 1, "all at the same place, exactly"
+    told = {row["data"]["samples"] for row in losses} - {0.0}  # a peer's end may come before a first report
+    assert len(told) == 1, "all at the same place, exactly"
 
 
 def test_what_comes_after_the_loop_is_repeated_if_its_node_is_taken(site: Site) -> None:

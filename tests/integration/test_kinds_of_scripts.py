@@ -35,8 +35,8 @@ KINDS = [
     Kind("with_huggingface", "failed|after step", launcher="torchrun", length=96, tolerance=1e-5),
     Kind("fsdp2", "after step", launcher="torchrun", length=96),
 ]
-EVERY_COMMIT = {("ema", 1), ("stream", 1), ("early_stopping", 1)}
-"""Parts of a script's own, a stream, and an end that members agree on, with files of the best weights."""
+EVERY_COMMIT = {("ema", 1), ("stream", 1)}
+"""Parts of a script's own, and a stream."""
 SEEDS = (1, 2, 3)
 
 

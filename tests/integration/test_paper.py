@@ -55,6 +55,7 @@ def test_tables_are_replaced_between_their_marks(monkeypatch: pytest.MonkeyPatch
         assert found == "before\n<!-- table: costs -->\npaper\n<!-- end -->\nafter\n"
 
 
+@pytest.mark.nightly  # the unit tests replay the same log
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the published Summit log is not beside this checkout")
 def test_a_few_hours_of_a_sweep_give_a_row(tmp_path: Path) -> None:
     plain = yaml.safe_load((ROOT / "benchmarks" / "paper" / "pauses.yaml").read_text())

@@ -90,6 +90,7 @@ COMMANDS = sorted(set(re.findall(r"python (benchmarks/[\w/]+\.py)", SHOWN)))
 MODULES = sorted(set(re.findall(r"python -m (tests\.[\w.]+)", SHOWN)))
 
 
+@pytest.mark.nightly  # mypy sees with every commit that they call what there is
 def test_programs_that_the_docs_name_explain_themselves_wherever_one_is(tmp_path: Path) -> None:
     environ = {k: v for k, v in ENVIRON.items() if k != "PYTHONPATH"}
     explain_themselves(tmp_path, environ, *(str(ROOT / script) for script in COMMANDS))

@@ -85,6 +85,7 @@ def state(emulator: Emulator, job: int) -> dict[str, Any]:
     return next(found for found in emulator.jobs() if found["id"] == job)
 
 
+@pytest.mark.nightly  # studies and single GPUs on LSF have a test each
 def test_a_study_halves_to_its_end_on_the_gpus_of_a_host() -> None:
     with Emulator(site=sites.small(1, slots=5, gpus=2), cycle_s=0.2) as emulator:
         site = shared(emulator)

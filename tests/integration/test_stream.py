@@ -96,7 +96,8 @@ def test_a_newcomer_has_the_members_state_to_the_bit(
     assert caught_up["step"] >= joined["step"] + (8 if options else 1), "so few bytes travel in a step"
     if kind == "odd":
         first = min((n for n in three if n["rank"] == 2), key=lambda n: n["step"])
-        assert first["step"] - 5 < first["seen"] <= first["step"] + 1, "statistics come along"
+        # a member counts the passes of a step twice that is taken again
+        assert abs(first["seen"] - first["step"]) <= 5, "statistics come along"
 
 
 def test_newcomers_pass_on_what_they_receive(workers: ForkedWorkers) -> None:

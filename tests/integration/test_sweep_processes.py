@@ -130,6 +130,7 @@ def test_a_worker_that_is_killed_costs_no_run(folder: Path) -> None:
     assert len({row["pid"] for row in found}) > 1
 
 
+@pytest.mark.nightly  # the same runs as by processes of one machine
 @pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec beside this Python; install the extra 'dev'")
 def test_three_mpi_processes_share_the_work(folder: Path) -> None:
     """The first one hands out, the other two replay; a run that fails fails alone."""

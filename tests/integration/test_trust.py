@@ -26,7 +26,8 @@ def test_a_trainer_whose_nodes_differ_fails_at_once_and_says_in_what(site: Site)
     ended = site.until_ended("t")
     assert ended["status"] == "failed"
     assert "parameter 0 of SGD no. 1 outside of the run is " in ended["reason"]
-    assert not [row for row in site.get("events", limit=1000) if row["kind"] == "WorkerLost"], "tried once"
+    ready = [row["data"]["nodes"] for row in site.get("events", limit=1000) if row["kind"] == "WorkersReady"]
+    assert sorted(node for nodes in ready for node in nodes) == ["a", "b"], "tried once"
 
 
 def test_nodes_that_differ_in_the_last_steps_are_found_at_the_end(site: Site) -> None:
