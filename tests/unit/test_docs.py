@@ -40,7 +40,7 @@ def test_links_lead_to_pages_and_headings_that_are_there(page: Path) -> None:
     for target in re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", text):
         path, _, anchor = target.partition("#")
         other = page.parent / path if path else page
-        assert other.exists(), f"{page.name} links to {target}"
+        assert other.is_file(), f"{page.name} links to {target}, which is no page that the site has"
         assert not anchor or anchor in _anchors(other), f"{page.name} links to {target}"
 
 
