@@ -114,9 +114,9 @@ integration: install slurm chromium  ## The tests with real processes, sockets a
 	$(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m "not nightly" $(addprefix --ignore=,$(ALONE)) \
 		tests/contract tests/integration
 
-hostile: install  ## Attacks on whole daemons, then FUZZ (40) seconds of random messages, specs and requests
+hostile: install  ## Attacks on whole daemons, then FUZZ (60) seconds of random messages, specs and requests
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "$(or $(ATTACKS),not nightly)" --ignore=$(FUZZING) tests/hostile
-	FUZZ_SECONDS=$(or $(FUZZ),40) $(BIN)/python -m pytest -n $(AT_ONCE) $(FUZZING)
+	FUZZ_SECONDS=$(or $(FUZZ),60) $(BIN)/python -m pytest -n $(AT_ONCE) $(FUZZING)
 
 cluster: install slurm $(if $(SLURM),slurm$(SLURM))  ## The tests on a real Slurm, which they bring up themselves; skipped without root (SLURM=24 or 26: a later one)
 	$(IN) $(BIN)/python -m pytest -n $(WAITING) --dist loadfile -m "not nightly" $(addprefix --ignore=,$(GUIDE)) tests/cluster
