@@ -56,6 +56,7 @@ NIGHTLY: dict[str, dict[str, str]] = {
         "test_a_node_joins": "a node that left comes back in the story of the notice: the same change",
         "test_two_changes_in_quick_succession": "the driver is told of the second as of the first",
         "test_cancelled_while_a_node_joins": "torchrun's story stops a warm process alike",
+        "test_a_joiner_dies_just_after_it_has_joined": "a busy Horovod may take a step again, and say so",
     },
 }
 """Launcher -> story -> why it is enough to tell it at night."""
@@ -113,9 +114,6 @@ EVERY_COMMIT: dict[str, dict[str, str]] = {
             "a worker that ended well is kept until rank 0 says whether the work is done, and disowned after"
         ),
         "test_a_joiner_dies_while_it_joins": "all meet anew through the checkpoint: the world is torn",
-        "test_a_joiner_dies_just_after_it_has_joined": (
-            "before the first step of all a newcomer has no state, and a worker that gives up is not to blame"
-        ),
         "test_the_daemon_restarts_when_a_change_has_just_been_published": (
             "the driver outlives the daemon, is found again, and may not have heard of the change"
         ),
