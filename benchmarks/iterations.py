@@ -39,12 +39,13 @@ def figures(run: Run) -> dict[str, Any]:
     if name in POLICIES and POLICIES[name].gang:
         faster = 1.0  # a gang's restart would count more, and takes no time to simulate
     given = {"hours": 10.0, "every_s": 30.0, "longest_hours": 2.5} | changes
-    options = MixOptions(**{key: value / faster for key, value in given.items()})
+    scaled: dict[str, Any] = {key: value / faster for key, value in given.items()}
+    options = MixOptions(**scaled)
     jobs = mix(durations(log), options, seed)
     if name in ("full", "partial"):
-        found = makespan_bound(jobs_of(jobs, options, partial=name == "partial"), options.devices)
-        print(f"<!-- seed {seed}, bound, {name}: {faster * found / 3600:.3f} h -->", flush=True)
-        return {"makespan_h": faster * found / 3600}
+        bound_s = makespan_bound(jobs_of(jobs, options, partial=name == "partial"), options.devices)
+        print(f"<!-- seed {seed}, bound, {name}: {faster * bound_s / 3600:.3f} h -->", flush=True)
+        return {"makespan_h": faster * bound_s / 3600}
     rules = PlanRules(interval_s=60 / faster, gamma_s_per_gb=gamma)
     found = figures_of(replay(jobs, options, rules, MEMORY_GB, name), options.devices)
     found["makespan_h"] *= faster

@@ -244,17 +244,21 @@ def train(
     test, rest = (x[:TESTED], y[:TESTED]), (x[TESTED:], y[TESTED:])
     norms = any(isinstance(each, nn.BatchNorm2d) for each in model.modules())
     parameters = named(model)
-    kind = torch.optim.Adam if task.adam else torch.optim.SGD
-    options = {} if task.adam else {"momentum": 0.9, "weight_decay": 1e-4}
     groups = [{"params": [p]} for p in parameters.values()]
-    optimizer = kind(groups, lr=task.rate * factor, **options)
-    base, found = task.rate * factor, []
+    base = task.rate * factor
+    optimizer: torch.optim.Optimizer = (
+        torch.optim.Adam(groups, lr=base)
+        if task.adam
+        else torch.optim.SGD(groups, lr=base, momentum=0.9, weight_decay=1e-4)
+    )
+    found: list[float] = []
     draw = torch.Generator().manual_seed(seed)
     for step in range(way.steps):
         chosen = torch.randint(len(rest[0]), (way.workers, EACH), generator=draw)
         if not way.partial and not norms:  # the mean over all workers is that over all samples
             chosen = chosen.view(1, -1)
-        sums, counts = dict.fromkeys(parameters), dict.fromkeys(parameters, 0)
+        sums: dict[str, torch.Tensor] = {}
+        counts = dict.fromkeys(parameters, 0)
         for worker in range(len(chosen)):
             share = role(worker, step, way.workers) / way.workers if way.partial else 1.0
             count = order.count(share)
@@ -263,13 +267,13 @@ def train(
             for name in order.names[:count]:
                 gradient = parameters[name].grad
                 if gradient is not None:
-                    sums[name] = gradient if sums[name] is None else sums[name] + gradient
+                    sums[name] = sums[name] + gradient if name in sums else gradient
                     counts[name] += 1
                 parameters[name].grad = None
         rate = base * (0.5 * (1 + torch.cos(torch.tensor(torch.pi * step / way.steps)).item()))
         for (name, p), group in zip(parameters.items(), optimizer.param_groups, strict=True):
             p.requires_grad_(True)
-            p.grad = None if sums[name] is None else sums[name] / counts[name]
+            p.grad = sums[name] / counts[name] if name in sums else None
             group["lr"] = rate * (counts[name] / way.workers if way.by_share else 1.0)
         optimizer.step()
         optimizer.zero_grad()
