@@ -101,8 +101,9 @@ class TrialWatch:
     def read(self, parameters: Mapping[str, torch.Tensor]) -> list[tuple[float, float]]:
         """Of each parameter the number, in the order of completion, and the seconds of the backward pass
         after which its gradient was complete. One that has got none counts as the last."""
+        begun = self._begun
         self.close()
-        times = _seconds(self._begun, [*self._completed.values()])
+        times = _seconds(begun, [*self._completed.values()])
         numbers = {key: (float(i), s) for (i, key), s in zip(enumerate(self._completed), times, strict=True)}
         never = float(len(parameters)), max(times, default=0.0)
         return [numbers.get(id(p), never) for p in parameters.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
@@ -17,9 +18,11 @@ from torch.utils.data import TensorDataset
 from bftrainer import elastic
 from bftrainer.elastic.loop.peers import SingleProcess
 from bftrainer.elastic.members.group import Group
+from bftrainer.elastic.partial import trial
 from bftrainer.elastic.partial.exchange import cuts, sent, sum_prefixes
 from bftrainer.elastic.partial.order import Completed, GradientOrder, ordered, role
 from bftrainer.elastic.partial.steps import TRIALS, PartialSteps
+from bftrainer.elastic.partial.trial import TrialWatch
 from bftrainer.elastic.state.training_state import TrainingState
 from bftrainer.elastic.train.policy import FixedGlobal
 from bftrainer.elastic.train.sampler import RankShare
@@ -224,6 +227,18 @@ def test_a_part_is_bit_for_bit_the_full_gradient_of_it(kind: str, by: str) -> No
         assert bytes_saved <= most
         if j == 1:
             assert bytes_saved < most or kind == "checkpointed"
+
+
+def test_time_counts_from_the_beginning_of_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count()
+    monkeypatch.setattr(trial, "_clock", lambda parameter: lambda: float(next(ticks)))
+    model = mlp()
+    watch, parameters = TrialWatch({"": model}), dict(model.named_parameters())
+    watch.watch(parameters)
+    loss = model(torch.randn(2, 8)).sum()
+    watch.before_backward()
+    loss.backward()
+    assert sorted(s for _, s in watch.read(parameters)) == [1.0 + i for i in range(len(parameters))]
 
 
 def test_tied_weights_are_complete_where_their_first_use_is() -> None:
