@@ -63,11 +63,12 @@ def _with_pairs(
     state: State, asked: tuple[Trainer, ...], pairs: Sequence[Pair], now: float, solve: Solve
 ) -> tuple[Plan, Allocation]:
     """The plan, and the nodes of each trainer, with those pairs that make it worth more."""
-    plan, target = _whole_plan(state, asked, (), now, solve) or (None, {})
+    stated = problem_of(state, asked, now)
+    plan, target = _whole_plan(state, asked, (), now, solve, stated) or (None, {})
     assert plan is not None  # noqa: S101  without pairs there is always one
     kept: tuple[Pair, ...] = ()
     for pair in pairs:
-        found = _whole_plan(state, asked, (*kept, pair), now, solve)
+        found = _whole_plan(state, asked, (*kept, pair), now, solve, stated)
         least = plan.objective * pair.margin
         if found is not None and found[0].objective > least and found[1].get(pair.host):
             (plan, target), kept = found, (*kept, pair)
@@ -80,11 +81,16 @@ def _with_pairs(
 
 
 def _whole_plan(
-    state: State, asked: tuple[Trainer, ...], pairs: tuple[Pair, ...], now: float, solve: Solve
+    state: State,
+    asked: tuple[Trainer, ...],
+    pairs: tuple[Pair, ...],
+    now: float,
+    solve: Solve,
+    stated: tuple[Problem, NodeGroups],
 ) -> tuple[Plan, Allocation] | None:
     """The plan in which these pairs count as one trainer each, within what users may have; None: they
-    cannot."""
-    plain, groups = problem_of(state, asked, now)
+    cannot. `stated` is the problem without pairs, see `problem_of`."""
+    plain, groups = stated
     question = paired(plain, pairs)
     if question is None:
         return None

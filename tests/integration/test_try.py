@@ -15,6 +15,22 @@ import pytest
 SCRIPTS = Path(__file__).parents[1] / "support" / "scripts" / "tried"
 
 
+def ran(
+    folder: Path, spec: dict[str, Any], *options: str, seconds: float = 850
+) -> subprocess.CompletedProcess[str]:
+    """What `bftrainer try` prints of a spec, as JSON."""
+    (folder / "spec.yaml").write_text(json.dumps(spec))
+    return subprocess.run(
+        [sys.executable, "-m", "bftrainer", "try", "spec.yaml", *options, "--json"],
+        cwd=folder,
+        env={**os.environ, "XDG_STATE_HOME": str(folder / "state")},
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
 def tried(folder: Path, script: str, *words: str, launcher: str = "native") -> dict[str, Any]:
     """What `bftrainer try --json` finds of a script; its exit code says whether all is the same."""
     shutil.copy(SCRIPTS / script, folder / "train.py")
@@ -24,16 +40,7 @@ def tried(folder: Path, script: str, *words: str, launcher: str = "native") -> d
         "launcher": launcher,
         "nodes": {"min": 1, "max": 3},
     }
-    (folder / "spec.yaml").write_text(json.dumps(spec))
-    done = subprocess.run(
-        [sys.executable, "-m", "bftrainer", "try", "spec.yaml", "--json"],
-        cwd=folder,
-        env={**os.environ, "XDG_STATE_HOME": str(folder / "state")},
-        capture_output=True,
-        text=True,
-        timeout=850,
-        check=False,
-    )
+    done = ran(folder, spec)
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     assert done.returncode == (0 if found["same"] else 1), done.stderr
@@ -131,16 +138,7 @@ def test_frameworks_with_the_callback_end_the_same(tmp_path: Path, script: str) 
 def test_partial_back_propagation_of_ones_own_model_is_measured(tmp_path: Path) -> None:
     shutil.copy(SCRIPTS / "native.py", tmp_path / "train.py")
     spec = {"name": "mine", "command": ["python", "train.py", "right"], "nodes": {"max": 2}}
-    (tmp_path / "spec.yaml").write_text(json.dumps(spec))
-    done = subprocess.run(
-        [sys.executable, "-m", "bftrainer", "try", "spec.yaml", "--partial", "2", "--steps", "16", "--json"],
-        cwd=tmp_path,
-        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = ran(tmp_path, spec, "--partial", "2", "--steps", "16", seconds=300)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     half, whole = found["parts"]

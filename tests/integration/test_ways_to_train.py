@@ -56,15 +56,6 @@ def reference(steps: int, batch: int = BATCH, *, own: bool = False) -> dict[str,
     return model.state_dict()
 
 
-def stop_soon(stage: Stage, folder: Path) -> int:
-    """Have all members stop at one step that none of them has reached; returns it."""
-    now = max(m["step"] for m in stage.heard("joined"))
-    at = now + 200
-    (folder / "half").write_text(str(at))
-    (folder / "half").rename(folder / "stop")
-    return at
-
-
 def used_once(folder: Path, steps: int, batch: int = BATCH) -> set[int]:
     """Assert that the steps used every sample of each epoch once; returns the sizes that were seen.
 
@@ -87,26 +78,18 @@ def used_once(folder: Path, steps: int, batch: int = BATCH) -> set[int]:
     return sizes
 
 
-def through_changes(stage: Stage, folder: Path) -> int:
+def through_changes(stage: Stage) -> int:
     """Two nodes, a third that comes, rank 0 killed, one that leaves; returns the last step."""
     stage.start("a", "b", "c")
     stage.publish("a", "b")
     stage.publish("a", "b", "c")
-    stage.kill("a")
-    stage.publish("b", "c")
-    stage.start("d")
-    stage.publish("b", "c", "d")
-    stage.publish("c", "d", leaving=("b",))
-    stage.end("b")
-    steps = stop_soon(stage, folder)
-    stage.end("c", "d")
-    return steps
+    return stage.through_losses(steps=200)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_rescales_and_losses_do_not_change_what_is_learnt(way: str, tmp_path: Path) -> None:
     with staged(way, tmp_path) as stage:
-        steps = through_changes(stage, tmp_path)
+        steps = through_changes(stage)
         found = [torch.load(path) for path in tmp_path.glob("*.pt")]
         assert len(found) == 2
         for weights in found:
@@ -118,7 +101,7 @@ def test_rescales_and_losses_do_not_change_what_is_learnt(way: str, tmp_path: Pa
 @pytest.mark.parametrize("way", ["few", "few_flat", "few_by_hand"])
 def test_ranks_without_a_sample_take_part(way: str, tmp_path: Path) -> None:
     with staged(way, tmp_path) as stage:
-        steps = through_changes(stage, tmp_path)
+        steps = through_changes(stage)
         for path in tmp_path.glob("*.pt"):
             for name, expected in reference(steps, 2, own=way != "few_by_hand").items():
                 torch.testing.assert_close(torch.load(path)["model"][name], expected, rtol=1e-6, atol=1e-9)
@@ -127,7 +110,7 @@ def test_ranks_without_a_sample_take_part(way: str, tmp_path: Path) -> None:
 
 def test_ranks_without_a_sample_have_the_passes_of_the_others(tmp_path: Path) -> None:
     with staged("few_passes", tmp_path) as stage:
-        through_changes(stage, tmp_path)
+        through_changes(stage)
         one, other = (torch.load(path) for path in tmp_path.glob("*.pt"))
         torch.testing.assert_close(dict(one["model"]), dict(other["model"]), rtol=1e-9, atol=1e-12)
         assert one["model"]["0.count"] == one["steps"]
@@ -135,7 +118,7 @@ def test_ranks_without_a_sample_have_the_passes_of_the_others(tmp_path: Path) ->
 
 def test_newcomers_have_layers_in_the_mode_that_the_members_gave_them(tmp_path: Path) -> None:
     with staged("frozen_norm", tmp_path) as stage:
-        through_changes(stage, tmp_path)
+        through_changes(stage)
         found = [torch.load(path) for path in tmp_path.glob("*.pt")]
         assert [each["trains"] for each in found] == [False, False]
         joined = [m for m in stage.heard("joined") if m["node"] == "d"]
@@ -144,7 +127,7 @@ def test_newcomers_have_layers_in_the_mode_that_the_members_gave_them(tmp_path: 
 
 def test_mixed_precision_decides_alike_on_all_ranks(tmp_path: Path) -> None:
     with staged("mixed", tmp_path) as stage:
-        steps = through_changes(stage, tmp_path)
+        steps = through_changes(stage)
         one, other = (torch.load(path) for path in tmp_path.glob("*.pt"))
         assert one["scaler"] == other["scaler"]
         for name, weights in one["model"].items():
@@ -158,7 +141,7 @@ def test_mixed_precision_decides_alike_on_all_ranks(tmp_path: Path) -> None:
 def test_what_a_script_keeps_counts_every_step(tmp_path: Path) -> None:
     """Both by a hook and by the loop's body, on nodes that joined and after members were lost."""
     with staged("keeps", tmp_path) as stage:
-        steps = through_changes(stage, tmp_path)
+        steps = through_changes(stage)
         model = network()
         average = stage_parts.Average(model)
         for weights in reference_course(model, steps):
@@ -174,7 +157,7 @@ def test_what_a_script_keeps_counts_every_step(tmp_path: Path) -> None:
 
 def test_several_optimisers_learn_what_they_do_in_one_process(tmp_path: Path) -> None:
     with staged("two", tmp_path) as stage:
-        steps = through_changes(stage, tmp_path) + 1  # a step is over when the loop goes on, or is left
+        steps = through_changes(stage) + 1  # a step is over when the loop goes on, or is left
         models = {"G": network(), "D": network()}
         optimizers = {name: sgd(model) for name, model in models.items()}
         for step, (x, y) in enumerate(batches(steps)):
@@ -195,7 +178,7 @@ def test_several_optimisers_learn_what_they_do_in_one_process(tmp_path: Path) ->
 def test_weights_are_perturbed_by_the_average_of_all_nodes_gradients(tmp_path: Path) -> None:
     """Sharpness-aware minimisation learns on two and three nodes what it does on one."""
     with staged("ascends", tmp_path) as stage:
-        steps = through_changes(stage, tmp_path) + 1  # a step is over when the loop goes on, or is left
+        steps = through_changes(stage) + 1  # a step is over when the loop goes on, or is left
         model = network()
         ascent, descent = stage_parts.Ascent(model.parameters()), sgd(model)
         for x, y in batches(steps):
@@ -213,7 +196,7 @@ def test_weights_are_perturbed_by_the_average_of_all_nodes_gradients(tmp_path: P
 
 def test_a_stream_is_used_once_whatever_becomes_of_its_nodes(tmp_path: Path) -> None:
     with staged("streams", tmp_path) as stage:
-        steps = through_changes(stage, tmp_path)
+        steps = through_changes(stage)
         assert used_once(tmp_path, steps) == {2, 3}
         one, other = (torch.load(path)["model"] for path in tmp_path.glob("*.pt"))
         assert all(weights.equal(other[name]) for name, weights in one.items())
@@ -232,7 +215,7 @@ def test_all_members_stop_after_the_same_step_when_one_has_had_enough(tmp_path: 
 
 def test_an_evaluation_is_shared_and_members_wait_for_a_long_one(tmp_path: Path) -> None:
     with staged("evaluates", tmp_path) as stage:
-        steps = through_changes(stage, tmp_path)
+        steps = through_changes(stage)
         model, expected = network(), {}
         everything = next(batches(1, LENGTH))
         for step, _ in enumerate(reference_course(model, steps)):

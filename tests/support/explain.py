@@ -11,12 +11,11 @@ import os
 import runpy
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
-import matplotlib as _matplotlib  # noqa: F401  for all programs at once
-import torch as _torch  # noqa: F401
-
-import bftrainer.elastic.loop.run
+FOR_ALL = ("torch", "matplotlib", "bftrainer.elastic.loop.run")
+"""Most programs import these: it is done once."""
 
 
 def explain(program: str) -> None:
@@ -41,12 +40,13 @@ def explains_itself(program: str) -> bool:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         said.seek(0)
         text = said.read()
-    if fine := code == 0 and "usage:" in text:
-        return fine
-    print(f"{program} --help: exit code {code}\n{text}")
+    fine = code == 0 and "usage:" in text
+    if not fine:
+        print(f"{program} --help: exit code {code}\n{text}")
     return fine
 
 
 if __name__ == "__main__":
-    assert bftrainer.elastic.loop.run
+    for name in FOR_ALL:
+        import_module(name)
     sys.exit(sum(not explains_itself(program) for program in sys.argv[1:]))

@@ -74,6 +74,30 @@ class Stage:
             self.workers[node].join(120)
             assert self.workers[node].exitcode == 0, (node, self.workers[node].exitcode, self.story())
 
+    def through_losses(self, steps: int = 300) -> int:
+        """Of a, b and c, rank 0 is killed, d comes and b leaves; c and d end as `stop_soon` says."""
+        self.kill("a")
+        self.publish("b", "c")
+        self.start("d")
+        self.publish("b", "c", "d")
+        self.publish("c", "d", leaving=("b",))
+        self.end("b")
+        last = self.stop_soon(steps)
+        self.end("c", "d")
+        return last
+
+    def stop_soon(self, steps: int = 300) -> int:
+        """Have all members stop at one step that none of them has reached; returns it."""
+        last = steps + max(m["step"] for kind in ("joined", "progress") for m in self.heard(kind))
+        (self._folder / "half").write_text(str(last))
+        (self._folder / "half").rename(self._folder / "stop")
+        return last
+
+    def figures(self) -> dict[str, float]:
+        """The figures that were reported last."""
+        said = self.heard("progress")
+        return said[-1]["metrics"] if said else {}
+
     def send(self, node: str, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
             self._sockets[node].sendall(json.dumps(message).encode() + b"\n")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from bftrainer.cli.shared.completion import complete_trainer
 from bftrainer.cli.shared.types import Input, TrainerName
@@ -34,6 +35,29 @@ def setting_options(*names: str) -> Callable[[F], F]:
         return config_option(command)
 
     return decorate
+
+
+def with_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
+    """Return a command with options, the first of them first in its help."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def given_parameters() -> set[str]:
+    """Return the parameters that the command line gives to the present command, by name."""
+    context = click.get_current_context()
+    return {
+        name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+
+
+def option_of(name: str) -> str:
+    """Return a parameter of the present command as users write it: `--option`, or an argument in capitals."""
+    for known in click.get_current_context().command.params:
+        if known.name == name:
+            return known.human_readable_name if isinstance(known, click.Argument) else known.opts[0]
+    return name
 
 
 def _setting_option(name: str) -> Callable[[F], F]:

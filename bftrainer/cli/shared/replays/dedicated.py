@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
-from click.core import ParameterSource
 
+from bftrainer.cli.shared.options import given_parameters, option_of, with_options
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.types import Finite, Input
@@ -166,30 +166,14 @@ def dedicated_options(command: F) -> F:
             as_json=others["as_json"],
         )
 
-    decorated: Any = either
-    for option in reversed(_options()):
-        decorated = option(decorated)
-    found: F = decorated
-    return found
-
-
-def _given() -> set[str]:
-    """The parameters that the command line gives, by name."""
-    context = click.get_current_context()
-    return {
-        name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
-
-
-def _option(name: str) -> str:
-    return "LOG" if name == "log" else f"--{name.removesuffix('_s').replace('_', '-')}"
+    return with_options(cast(F, either), _options())
 
 
 def _refuse_without_cluster(workload: Path | str | None, allocator: str | None) -> None:
     """Raise `UsageError` for what only a dedicated cluster has."""
     if click.get_current_context().params["log"] is None:
         raise click.UsageError("Missing argument 'LOG'; or give --cluster to replay a dedicated cluster")
-    only = [_option(name) for name in ("profiles", "interval_s", *OF_GOODPUT) if name in _given()]
+    only = [option_of(name) for name in ("profiles", "interval_s", *OF_GOODPUT) if name in given_parameters()]
     if isinstance(workload, str):
         only.append(f"--workload {POLLUX}FILE")
     if allocator in ALLOCATORS:
@@ -206,15 +190,15 @@ def _refuse_with_cluster(profiles: Path | None, workload: Path | str | None, all
         raise click.UsageError(f"--cluster needs --workload {POLLUX}FILE.csv")
     if allocator is not None and allocator not in ALLOCATORS:
         raise click.UsageError(f"--allocator {allocator}: with --cluster, choose {', '.join(ALLOCATORS)}")
-    if foreign := sorted(_given() - set(OWN)):
-        raise click.UsageError(f"{', '.join(map(_option, foreign))}: not with --cluster")
-    if "power" in _given() and click.get_current_context().params["goodput_objective"] not in (
+    if foreign := sorted(given_parameters() - set(OWN)):
+        raise click.UsageError(f"{', '.join(map(option_of, foreign))}: not with --cluster")
+    if "power" in given_parameters() and click.get_current_context().params["goodput_objective"] not in (
         None,
         "ranked",
     ):
         raise click.UsageError("--power: only with --goodput-objective ranked")
-    if allocator in ALLOCATORS[1:] and (own := sorted(_given() & set(OF_GOODPUT))):
-        raise click.UsageError(f"{', '.join(map(_option, own))}: only with --allocator goodput")
+    if allocator in ALLOCATORS[1:] and (own := sorted(given_parameters() & set(OF_GOODPUT))):
+        raise click.UsageError(f"{', '.join(map(option_of, own))}: only with --allocator goodput")
 
 
 def _replay(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
-from click.core import ParameterSource
 
+from bftrainer.cli.shared.options import given_parameters, option_of, with_options
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.types import Finite, Positive
@@ -113,10 +113,10 @@ def iterations_options(command: F) -> F:
         """Replay the jobs, or call the command."""
         own = {name: others.pop(name) for name in OWN}
         if not iterations:
-            if foreign := sorted(map(_option, _given() & set(OWN))):
+            if foreign := sorted(map(option_of, given_parameters() & set(OWN))):
                 raise click.UsageError(f"{', '.join(foreign)}: only with --iterations")
             return command(*args, **others)
-        if foreign := sorted(map(_option, _given() - {*OWN, *SHARED})):
+        if foreign := sorted(map(option_of, given_parameters() - {*OWN, *SHARED})):
             raise click.UsageError(f"{', '.join(foreign)}: not with --iterations")
         if others["log"] is None or others["log"].is_dir():
             raise click.UsageError(
@@ -126,24 +126,7 @@ def iterations_options(command: F) -> F:
         given = {name: value for name, value in {**own, **shared}.items() if value is not None}
         return _replay(others["log"], given, as_json=others["as_json"])
 
-    decorated: Any = either
-    for option in reversed(_options()):
-        decorated = option(decorated)
-    found: F = decorated
-    return found
-
-
-def _given() -> set[str]:
-    context = click.get_current_context()
-    return {
-        name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
-
-
-def _option(name: str) -> str:
-    """The option of a parameter, as users write it."""
-    known = {option.name: option.opts[0] for option in click.get_current_context().command.params}
-    return known.get(name, name)
+    return with_options(cast(F, either), _options())
 
 
 def _replay(log: Path, given: dict[str, Any], *, as_json: bool) -> None:

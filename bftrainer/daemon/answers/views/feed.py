@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from bftrainer.api.listing import dumps
 from bftrainer.daemon.answers.views.changes import FeedLine
-from bftrainer.daemon.answers.views.pool import StatusView, state_of
+from bftrainer.daemon.answers.views.pool import NodeStateView, StatusView, state_of
 from bftrainer.model.machine import Node
 from bftrainer.model.trainer import Trainer
 from bftrainer.nodes.lifecycle import NodeRecord
@@ -33,18 +33,10 @@ class NodeFacts(NamedTuple):
     role: str = ""
 
 
-class FeedNodeView(TypedDict):
-    """One node in the feed. `why`: what keeps it out of the pool; `phase`, `since`: see `NodeView`.
+class FeedNodeView(NodeStateView):
+    """One node in the feed. `id`, `trainer` and `user` are those of the trainer that has it, null where the
+    reader may not know."""
 
-    `id`, `trainer` and `user` are those of the trainer that has it, null where the reader may not know.
-    """
-
-    node: str
-    state: str
-    why: str
-    until: float | None
-    phase: str | None
-    since: float | None
     gpus: int
     id: int | None
     trainer: str | None

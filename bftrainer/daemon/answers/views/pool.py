@@ -13,10 +13,9 @@ from bftrainer.model.trainer import Trainer
 from bftrainer.nodes.lifecycle import NodeRecord
 
 
-class NodeView(TypedDict):
-    """One node. `phase`: where it is in its life with us, `since` when (Unix seconds); None: it is the main
-    scheduler's. `trainer` is None, too, where the caller may not know whose it is. `gpus_had`: the most GPUs
-    that it had since the daemon began."""
+class NodeStateView(TypedDict):
+    """What every view of a node says. `why`: what keeps it out of the pool; `phase`: where it is in its life
+    with us, `since` when (Unix seconds); None: it is the main scheduler's."""
 
     node: str
     state: str
@@ -24,6 +23,12 @@ class NodeView(TypedDict):
     until: float | None
     phase: str | None
     since: float | None
+
+
+class NodeView(NodeStateView):
+    """One node. `trainer` is None, too, where the caller may not know whose it is. `gpus_had`: the most GPUs
+    that it had since the daemon began."""
+
     pilot: str | None
     trainer: str | None
     role: str | None
