@@ -1,7 +1,7 @@
 """The places where the daemon, an agent or a worker takes in what somebody else has written.
 
-docs/site-mode.md shows this table. A test walks the sources, and fails where a module does with texts what no
-row says. So a new door has a row first: its bound, and what waits for it.
+docs/contributing/doors.md shows this table. A test walks the sources, and fails where a module does with
+texts what no row says. So a new door has a row first: its bound, and what waits for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The settings that bound what users, clients and agents may use of the daemon.
 
 A bound is a setting where sites differ: in their policy, their size, their disks. Others are constants beside
-their use; docs/site-mode.md lists them.
+their use; docs/site-mode.md lists the fixed ones.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ NOT_ADMINS = "Admins may go beyond it, and so may the user of a daemon with `mod
 
 
 class LimitSettings(Section):
-    """What users, clients and agents may use of the daemon at most. [Site mode](site-mode.md#bounds) says
-    what happens at each bound, and who is told what."""
+    """What users, clients and agents may use of the daemon at most. [Site mode](site-mode.md#bounds) has the
+    fixed bounds."""
 
     title: ClassVar[str] = "Limits"
 

@@ -57,7 +57,7 @@ class Setting:
     default_words: str = ""
     """The default in words, where it differs between machines."""
     at_bound: str = ""
-    """Of a limit: what happens there, as a clause. docs/site-mode.md has it."""
+    """Of a limit: what happens there, as a clause. docs/settings.md has it."""
     told: str = ""
     """Of a limit: who is told what, as a clause."""
 

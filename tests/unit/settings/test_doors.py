@@ -1,4 +1,4 @@
-"""Every place that takes in what somebody else has written is in the table of docs/site-mode.md."""
+"""Every place that takes in what somebody else has written is in the table of docs/contributing/doors.md."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from bftrainer.replay import scenario
 from bftrainer.settings.client.given import PREFIX
 from bftrainer.settings.decisions import DecisionSettings
 from bftrainer.settings.limits import LimitSettings
-from bftrainer.settings.page import BOUNDS_BEGIN, page, with_tables
+from bftrainer.settings.page import DOORS_BEGIN, page, with_table
 from bftrainer.settings.setting import Section, facts
 from bftrainer.settings.values import SECTIONS, Settings, of_command
 
@@ -24,9 +24,9 @@ def test_the_page_is_what_the_settings_say() -> None:
     assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == page(), "run `make docs`"
 
 
-def test_the_table_of_bounds_is_what_the_settings_say() -> None:
-    there = (ROOT / "docs" / "site-mode.md").read_text(encoding="utf-8")
-    assert there == with_tables(there), "run `make docs`"
+def test_the_table_of_doors_is_what_the_sources_say() -> None:
+    there = (ROOT / "docs" / "contributing" / "doors.md").read_text(encoding="utf-8")
+    assert there == with_table(there), "run `make docs`"
 
 
 def test_every_limit_says_what_happens_and_who_is_told() -> None:
@@ -38,7 +38,7 @@ def test_every_limit_says_what_happens_and_who_is_told() -> None:
 
 def test_a_page_without_a_place_for_the_table_is_refused() -> None:
     with pytest.raises(ValueError, match="no lines"):
-        with_tables(BOUNDS_BEGIN)
+        with_table(DOORS_BEGIN)
 
 
 def test_the_page_is_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The daemon's side towards an emulated LSF that behaves badly, in virtual time: main jobs come first, none
 is lost, and once LSF behaves again the trainer has all hosts, and each host one pilot.
 
-The table in lsf/README.md says which test shows what.
+The table in docs/contributing/lsf-emulator.md says which test shows what.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def waits(story: Story) -> list[float]:
 
 
 def test_the_table_of_bad_manners_has_every_switch_and_every_case() -> None:
-    text = (ROOT / "lsf" / "README.md").read_text()
+    text = (ROOT / "docs" / "contributing" / "lsf-emulator.md").read_text()
     table = text[text.index("| manner |") : text.index("## How far")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.split("\n| ")[1:]]
     cases = [case.strip() for row in rows for case in re.split(r"[,;] (?!with )", row[2])]
