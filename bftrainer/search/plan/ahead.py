@@ -172,7 +172,7 @@ def _coarse(stage: Stage, profile: ExperimentProfile) -> Stage:
     if stage.trials <= FINE:
         return stage
     each = stage.trials / FINE
-    starts = (each - 1) * profile.start.mean / profile.iteration_s(profile.least)
+    starts = (each - 1) * profile.start.expected / profile.iteration_s(profile.least)
     return Stage(FINE, each * stage.iterations + starts)
 
 

@@ -224,7 +224,7 @@ def _bound(alone: Sequence[Planned], question: Question) -> float:
     before: each experiment costs what it costs alone, or more. Else nothing is known, nor with a chance.
     """
     profile, billing = question.profile, question.profile.billing
-    free = not (profile.scale.mean or profile.init.mean or billing.fetch)
+    free = not (profile.scale.expected or profile.init.expected or billing.fetch)
     if question.chance is not None or not free or (billing.minimum_s and billing.per is Per.NODE):
         return -math.inf
     bounds = [part.answer.bound for part in alone]

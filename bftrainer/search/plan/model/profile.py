@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -34,12 +35,33 @@ class Latency:
 
     def of(self, z: Floats) -> Floats:
         """Latencies from standard normal numbers, of the same shape; they rise with these."""
-        if not self.std or not self.mean:
+        if not self.std:
             return np.full_like(z, self.mean)
         if self.family is Family.NORMAL:
             return np.maximum(0.0, self.mean + self.std * z)
         variance = math.log1p((self.std / self.mean) ** 2)
         return np.exp(math.log(self.mean) - variance / 2 + math.sqrt(variance) * z)
+
+    @property
+    def expected(self) -> float:
+        """The mean of what `of` gives: above `mean` where a normal one is cut off."""
+        return self._moments()[0]
+
+    def averaged(self, count: float) -> Latency:
+        """The distribution of the mean of so many independent ones."""
+        if count <= 1:
+            return self
+        mean, variance = self._moments()
+        return Latency(mean, math.sqrt(variance / count), self.family)
+
+    def _moments(self) -> tuple[float, float]:
+        """Mean and variance, after what is below 0 was cut off."""
+        if not self.std or self.family is Family.LOGNORMAL:
+            return self.mean, self.std**2
+        ratio, standard = min(self.mean / self.std, 40.0), NormalDist()  # beyond 40, nothing is cut off
+        more = standard.pdf(ratio) - ratio * standard.cdf(-ratio)
+        variance = self.std**2 * (standard.cdf(ratio) - (ratio + more) * more)
+        return self.mean + self.std * more, variance
 
 
 class SpreadOf(StrEnum):
@@ -59,8 +81,8 @@ class Spread:
 
     def factor(self, iterations: float) -> Latency:
         """The distribution of the factor by which a task of so many iterations takes longer than its mean."""
-        std = self.std / math.sqrt(max(1.0, iterations)) if self.of is SpreadOf.ITERATION else self.std
-        return Latency(1.0, std, self.family)
+        one = Latency(1.0, self.std, self.family)
+        return one.averaged(iterations) if self.of is SpreadOf.ITERATION else one
 
 
 class Per(StrEnum):

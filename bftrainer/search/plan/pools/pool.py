@@ -111,7 +111,7 @@ class Pool:
     @property
     def wait_s(self) -> float:
         """Mean seconds until a node of the pool is ready."""
-        return self.simulator.profile.scale.mean + self.simulator.profile.init.mean
+        return self.simulator.profile.scale.expected + self.simulator.profile.init.expected
 
     @property
     def phases(self) -> int:

@@ -126,7 +126,25 @@ def test_stragglers_hold_up_a_stage_with_many_trials() -> None:
 
 
 def test_iterations_that_differ_by_themselves_even_out() -> None:
-    assert Spread(0.5, of=SpreadOf.ITERATION).factor(100).std == pytest.approx(0.05)
+    assert Spread(0.2, of=SpreadOf.ITERATION).factor(100).std == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("family", list(Family))
+@pytest.mark.parametrize("std", [0.2, 0.8, 2.0])
+def test_a_task_of_iterations_that_are_cut_off_takes_as_long_as_they_do(std: float, family: Family) -> None:
+    rng, spread = np.random.default_rng(0), Spread(std, family, SpreadOf.ITERATION)
+    iterations = Latency(1.0, std, family).of(rng.standard_normal((20_000, 30))).mean(axis=1)
+    task = spread.factor(30).of(rng.standard_normal(20_000))
+    assert task.mean() == pytest.approx(iterations.mean(), rel=0.01), "not the mean before the cut"
+    assert task.std() == pytest.approx(iterations.std(), rel=0.05)
+
+
+@pytest.mark.parametrize(("mean", "std"), [(0.0, 60.0), (10.0, 60.0), (100.0, 60.0), (5.0, 1e-300)])
+def test_a_latency_that_is_cut_off_has_the_mean_of_what_is_drawn(mean: float, std: float) -> None:
+    own = Latency(mean, std)
+    drawn = own.of(np.random.default_rng(0).standard_normal(200_000))
+    assert own.expected == pytest.approx(drawn.mean(), rel=0.01)
+    assert own.averaged(1e4).std == pytest.approx(drawn.std() / 100, rel=0.01, abs=1e-12)
 
 
 @pytest.mark.parametrize("family", list(Family))
