@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w]
 NOISES = 5.0
 LEAST = 1e-6
 """Numbers in files and figures that lie no further apart, relatively, are the same."""
+FEW = 3
+"""Figures with fewer values may be the same with two seeds by chance."""
 LONGEST = 110
 
 
@@ -27,6 +29,7 @@ class Peace:
     seed: RunRecord | None = None
     tolerance: float = LEAST
     slack: float = 0.0  # on several processes, as of batch normalisation
+    noise: float = 0.0  # how far weights lie apart with another seed; 0 of a script that draws nothing
 
 
 def compare_figures(peace: Peace, run: RunRecord) -> Iterator[Deviation]:
@@ -35,7 +38,8 @@ def compare_figures(peace: Peace, run: RunRecord) -> Iterator[Deviation]:
     for name, steps in alone.reported.items():
         if peace.again is not None and not _alike(steps, peace.again.reported.get(name, {}), 1e-3):
             continue  # a time, or something else that is never twice the same
-        allowed = _allowed(peace, _spread(steps, (peace.seed or alone).reported.get(name, {})), run)
+        spread = _spread(steps, (peace.seed or alone).reported.get(name, {}))
+        allowed = _allowed(peace, spread, run, by_chance=_few_fractions(steps.values()))
         found = run.reported.get(name, {})
         if not found:
             text = f"{name} is never reported"
@@ -175,7 +179,8 @@ def _first_number(peace: Peace, run: RunRecord, values: Sequence[Sequence[str]],
         (_apart(float(a), float(b)) for v in usable[1:] for a, b in zip(values[0], v, strict=True)),
         default=0.0,
     )
-    allowed = _allowed(peace, noise if noise > 1e-3 else 0.0, run)
+    few = _few_fractions([float(value) for value in values[0]])
+    allowed = _allowed(peace, noise if noise > 1e-3 else 0.0, run, by_chance=few)
     for index, (mine, theirs) in enumerate(zip(values[1], values[0], strict=True)):
         if mine == theirs or _apart(float(again[index]), float(theirs)) > 1e-4:
             continue
@@ -196,13 +201,16 @@ def _first_number(peace: Peace, run: RunRecord, values: Sequence[Sequence[str]],
 def _entries(peace: Peace, run: RunRecord, files: Sequence[FileFacts | None]) -> str:
     """The first named value that is another: numbers, or fingerprints of tensors."""
     one, other, again, seed = (dict((file.entries or {}) if file else {}) for file in files)
+    apart = {name: _far(seed[name], value) for name, value in one.items() if name in seed}
+    noise = max((gap for gap in apart.values() if gap < float("inf")), default=0.0)
     for name, value in one.items():
         if again and again.get(name) is not None and _far(again[name], value) > 1e-3:
             continue
         if name not in other:
             return f"{name} is missing"
-        noise = _far(seed[name], value) if name in seed else 0.0
-        if _far(other[name], value) > _allowed(peace, noise if noise > 1e-3 else 0.0, run):
+        is_drawn = apart.get(name, 0.0) > peace.tolerance
+        few = isinstance(value, float) and _few_fractions([value])
+        if _far(other[name], value) > _allowed(peace, noise if is_drawn else 0.0, run, by_chance=few):
             return f"{name} is {_shown(other[name])}; on one process {_shown(value)}"
     extra = sorted(other.keys() - one.keys())
     return f"{extra[0]} is there; not on one process" if extra else ""
@@ -223,9 +231,17 @@ def _shown(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else repr(value)[:60]
 
 
-def _allowed(peace: Peace, noise: float, run: RunRecord) -> float:
+def _allowed(peace: Peace, noise: float, run: RunRecord, *, by_chance: bool = False) -> float:
+    """How far numbers may lie apart that lie `noise` apart with another seed. As one pair of seeds may come
+    close to each other, they may lie as far apart as weights do; `by_chance`: also where they agree."""
     several = run.nodes > 1 or any(facts.ranks > 1 for facts in run.steps.values())
-    return max(peace.tolerance, NOISES * noise, peace.slack if several else 0.0)
+    drawn = max(NOISES * noise, peace.noise) if noise or by_chance else 0.0
+    return max(peace.tolerance, drawn, peace.slack if several else 0.0)
+
+
+def _few_fractions(values: Collection[float]) -> bool:
+    """Whether numbers are so few that two seeds may have the same by chance, such as one accuracy."""
+    return len(values) < FEW and any(not float(value).is_integer() for value in values)
 
 
 def _alike(one: Mapping[int, float], other: Mapping[int, float], within: float) -> bool:

@@ -93,14 +93,23 @@ def judge(spec: TrainerSpec, found: Mapping[str, RunRecord], cut: int | None, se
     if strange and again is not None:
         deviations += strange
         causes += explain(again, alone, strange, spec.launcher)
+    lost = [each for each in (again, seed) if each is not None and not _is_known(each)]
+    for each in lost:  # without it nobody knows what rounding or random numbers explain
+        deviations.append(end := _ended(each))
+        causes += explain(each, alone, [end], spec.launcher)
     others = [found[name] for name in (runs.TWO, runs.JOINED, runs.RESUMED) if name in found]
     tolerance = max(1e-6, 10 * yardstick.rounded((0, alone.length)))
     peace = Peace(
-        alone=alone, again=again, seed=seed, tolerance=tolerance, slack=0.5 if yardstick.batch_norm else 0.0
+        alone=alone,
+        again=again,
+        seed=seed,
+        tolerance=tolerance,
+        slack=0.5 if yardstick.batch_norm else 0.0,
+        noise=yardstick.drawn(alone),
     )
     for run in others:
-        is_known = run.is_whole and not run.trouble
-        mine = _deviations(peace, run, yardstick) if is_known else [_ended(run)]
+        compared = [] if lost else _deviations(peace, run, yardstick)
+        mine = compared if _is_known(run) else [_ended(run)]
         deviations += mine
         if not strange:
             causes += explain(run, alone, mine, spec.launcher)
@@ -129,6 +138,10 @@ def _deviations(peace: Peace, run: RunRecord, yardstick: Yardstick) -> list[Devi
         others = [each for each in (peace.again, peace.seed) if each is not None]
         found += compare_variables(peace.alone, others, run)
     return found
+
+
+def _is_known(run: RunRecord) -> bool:
+    return run.is_whole and not run.trouble
 
 
 def _ended(run: RunRecord) -> Deviation:

@@ -88,8 +88,13 @@ class Yardstick:
 
     def is_random(self, alone: RunRecord) -> bool:
         """Whether the script draws random numbers while it trains, by which its weights change."""
+        return self.drawn(alone) > 0.0
+
+    def drawn(self, alone: RunRecord) -> float:
+        """How far other random numbers have led the weights; 0 where the script draws none."""
         key = (0, max(alone.length, EARLY))
-        return self.noise.upto(key) > self.rounded(key)
+        noise = self.noise.upto(key)
+        return noise if noise > self.rounded(key) else 0.0
 
 
 def _other_samples(one: RunRecord, other: RunRecord) -> bool:

@@ -30,7 +30,7 @@ def run(
     samples: Callable[[int], list[str]] = lambda step: [f"s{step}.{i}" for i in range(4)],
     rate: Callable[[int], float] = lambda step: LR,
     variables: Callable[[int], Mapping[str, float]] = lambda step: {},
-    files: Mapping[str, list[str]] | None = None,
+    files: Mapping[str, list[str] | FileFacts] | None = None,
     apart: float = 0.0,
     **more: Any,
 ) -> RunRecord:
@@ -61,7 +61,10 @@ def run(
             "sizes": SIZES,
             "eps": 2.2e-16,
             "final": {"weights/0": weights[0], "weights/1": weights[1]},
-            "files": {file: FileFacts(lines=lines) for file, lines in (files or {}).items()},
+            "files": {
+                file: held if isinstance(held, FileFacts) else FileFacts(lines=held)
+                for file, held in (files or {}).items()
+            },
             "taken": length,
             **more,
         }

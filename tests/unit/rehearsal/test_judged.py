@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.rehearsal.deviations import Aspect
 from bftrainer.rehearsal.page import as_json, cells, lines
-from bftrainer.rehearsal.records import RunRecord, StartFacts
+from bftrainer.rehearsal.records import FileFacts, RunRecord, StartFacts
 from bftrainer.rehearsal.rehearse import Rehearsal, judge
 from tests.support.made_runs import LENGTH, LR, prints, run
 
@@ -131,6 +132,47 @@ def test_noise_of_dropout_is_no_mistake_and_a_sum_is_one_in_spite_of_it() -> Non
     assert all(of(noisy("several", seed, nodes=2)).is_same for seed in range(3, 23))
     far = run("several", nodes=2, gradient=lambda step, w: (w - 1.0) * 30.0, rate=lambda step: LR)
     assert not of(far).is_same
+
+
+def drawn(name: str, seed: int, what: str, **more: Any) -> RunRecord:
+    """A run with noise that keeps an accuracy, alone or beside a large tensor, where `what` says."""
+    rng = np.random.default_rng(1000 + seed)
+    accuracy = round(0.9 + 0.01 * rng.standard_normal(), 2)
+    entries = {"accuracy": accuracy, "epochs": 8, **{f"w{i}": [1 + 0.1 * rng.random()] for i in range(4)}}
+    kept: dict[str, dict[str, Any]] = {
+        "figure": {"reported": {"accuracy": {10: accuracy}}},
+        "text": {"files": {"end.json": [json.dumps({"accuracy": accuracy})]}},
+        "tensors": {"files": {"end.pt": FileFacts(entries=entries)}},
+    }
+    return noisy(name, seed, **{**kept[what], **more})
+
+
+@pytest.mark.parametrize("what", ["figure", "text", "tensors"])
+def test_one_number_that_comes_close_by_chance_with_another_seed_accuses_no_script(what: str) -> None:
+    for first in range(1, 40):
+        found = {"alone": drawn("alone", first, what), "again": drawn("again", first, what)}
+        found |= {"seed": drawn("seed", first + 100, what), "resumed": drawn("resumed", first + 200, what)}
+        assert judge(SPEC, found, None, 1.0).is_same, first
+
+
+def test_what_no_random_number_changes_is_compared_to_the_digit_in_a_file_of_noisy_weights() -> None:
+    found = {name: drawn(name, 1, "tensors") for name in ("alone", "again")}
+    found["seed"] = drawn("seed", 2, "tensors")
+    (facts,) = drawn("resumed", 3, "tensors").files.values()
+    assert facts.entries is not None
+    short = FileFacts(entries={**facts.entries, "epochs": 7})
+    found["resumed"] = drawn("resumed", 3, "tensors", files={"end.pt": short})
+    told = judge(SPEC, found, None, 1.0).deviations
+    assert [each.text for each in told] == ["end.pt: epochs is 7; on one process 8"]
+
+
+@pytest.mark.parametrize("lost", ["again", "seed"])
+def test_a_run_in_peace_that_failed_is_told_and_no_other_run_is_measured_by_what_it_left(lost: str) -> None:
+    found = {"alone": noisy("alone", 1), "again": noisy("again", 1), "seed": noisy("seed", 2)}
+    found[lost] = run(lost, status="failed", reason="exit code 1", length=0)
+    found["several"] = noisy("several", 3, nodes=2)
+    judged_so = judge(SPEC, found, None, 1.0)
+    assert [(each.run, each.aspect) for each in judged_so.deviations] == [(lost, Aspect.END)]
 
 
 def test_a_script_without_a_seed_is_told_so_and_its_other_differences_follow() -> None:
