@@ -20,16 +20,8 @@ from bftrainer.elastic.process import warnings
 from bftrainer.elastic.process.channel import Orders
 from bftrainer.elastic.train.average import Averaging
 from bftrainer.elastic.train.batches import MicroBatch
+from bftrainer.messages.partial import LOST_TURN, WITHIN_BACKWARD
 
-WITHIN_BACKWARD = (
-    "share: time needs gradients that are exchanged after the backward pass: a worker would wait for others "
-    "while it has its turn, and these for the turns of others still. Leave ddp and average=False out of "
-    "elastic.Run, or share: time out of the spec"
-)
-LOST = (
-    "this worker lost its turn on the device, as another waited for too long: see that forward and backward "
-    "passes wait for nobody, or leave share: time out of the spec"
-)
 AS_KIB = 1024
 
 
@@ -60,7 +52,7 @@ class TakesTurns(StepObserver):
         if orders is None or not orders.turns:
             return []
         if averaging.overlaps or not averaging.averages:
-            raise ValueError(WITHIN_BACKWARD)
+            raise ValueError(WITHIN_BACKWARD.say())
         parameters = (p for model in models for p in model.parameters())
         device = next((p.device for p in parameters), torch.device("cpu"))
         return [cls(orders.turns["socket"], f"{orders.trainer} {orders.turns['device']}", device)]
@@ -78,7 +70,7 @@ class TakesTurns(StepObserver):
             self._socket.sendall(b"take\n")
             while (said := self._heard()) != b"go":
                 if said == b"lost":
-                    warnings.warn(LOST)
+                    warnings.warn(LOST_TURN.say())
         except OSError:  # the agent is gone, and this process soon with it
             self._has_turn = False
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bftrainer.messages.partial import BY, NO_OPTIONS, RATE, WARM_UP
+
 SHARES, RATES = ("time", "modules"), ("share", "none")
 
 
@@ -32,18 +34,20 @@ class Partial:
     warmup_epochs: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.by, str) and self.by not in SHARES:
-            raise ValueError(f"partial: by={self.by!r}: give 'time', 'modules' or a list of modules' names")
+        if isinstance(self.by, str):
+            is_known = self.by in SHARES
+        else:
+            is_known = bool(self.by) and all(isinstance(name, str) and name for name in self.by)
+        if not is_known:
+            raise ValueError(BY.say(by=self.by))
         if not isinstance(self.by, str):
-            if not self.by or not all(isinstance(name, str) and name for name in self.by):
-                raise ValueError(f"partial: by={self.by!r}: a list has one name of a module or more")
             object.__setattr__(self, "by", tuple(self.by))
         if self.lr not in RATES:
-            raise ValueError(f"partial: lr={self.lr!r}: give 'share' or 'none'")
+            raise ValueError(RATE.say(lr=self.lr))
         for name in ("warmup_steps", "warmup_epochs"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 0:
-                raise ValueError(f"partial: {name}={value!r}: give a whole number from 0 on")
+                raise ValueError(WARM_UP.say(name=name, value=value))
 
 
 def overridden(given: Partial | None, spec: Mapping[str, Any]) -> Partial | None:
@@ -54,7 +58,7 @@ def overridden(given: Partial | None, spec: Mapping[str, Any]) -> Partial | None
         TypeError: what the script gives is no `Partial`.
     """
     if given is not None and not isinstance(given, Partial):
-        raise TypeError(f"partial={given!r}: give elastic.Partial(...)")
+        raise TypeError(NO_OPTIONS.say(given=given))
     if not spec:
         return given
     if spec.get("off"):

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from bftrainer.messages.partial import NO_MODULE
+
 ROUNDING = 1e-9
 
 
@@ -90,8 +92,5 @@ def _named(found: Sequence[Completed], names: Sequence[str]) -> Mapping[str, str
             waiting = []
     keys |= dict.fromkeys(waiting, "")
     if missing := [name for name in names if name not in keys.values()]:
-        raise ValueError(
-            f"partial: by={list(names)!r}: no parameter that is trained belongs to a module {missing[0]!r}; "
-            "give names as model.named_modules() has them"
-        )
+        raise ValueError(NO_MODULE.say(names=list(names), name=missing[0]))
     return keys

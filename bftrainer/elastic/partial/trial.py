@@ -11,17 +11,7 @@ import torch
 
 from bftrainer.elastic.loop.observers import TrainerFails
 from bftrainer.elastic.train.batches import MicroBatch
-
-REENTRANT = (
-    "partial: the module {name!r} is under reentrant checkpointing, with which gradients go missing without "
-    "a word where what lies before is frozen. Give use_reentrant=False to torch.utils.checkpoint (of Hugging "
-    'Face: gradient_checkpointing_kwargs={{"use_reentrant": False}}), or leave partial out'
-)
-SHARED = (
-    "partial: the module {name!r} runs several times in one forward pass, each time on what the time before "
-    "gave, as blocks do that share weights. Its gradient is complete only where the backward pass has come "
-    "through all of it, so that no part can be left out. Leave partial out"
-)
+from bftrainer.messages.partial import LOSS_BACKWARD, REENTRANT, SHARED_WEIGHTS
 
 
 @dataclass(slots=True)
@@ -87,7 +77,7 @@ class TrialWatch:
         """
         if self._is_on:
             if part.last and not part.went_backward:
-                raise RuntimeError("with partial, say run.backward(loss): it watches the backward pass")
+                raise RuntimeError(LOSS_BACKWARD.say())
             self._check_reentrant()
             self._forget()
 
@@ -142,7 +132,7 @@ class TrialWatch:
                 allow_unused=True,
             )
             if any(each is not None for each in reached):
-                raise TrainerFails(SHARED.format(name=name))
+                raise TrainerFails(SHARED_WEIGHTS.say(name=name))
 
     def _check_reentrant(self) -> None:
         """Refuse modules whose forward pass was recorded by none but the backward pass."""
@@ -151,7 +141,7 @@ class TrialWatch:
                 calls = self._calls.get(f"{model_name}.{name}".strip("."))
                 own = any(id(p) in self._completed for p in module.parameters(recurse=False))
                 if calls is not None and own and calls.unrecorded and not calls.recorded:
-                    raise TrainerFails(REENTRANT.format(name=name))
+                    raise TrainerFails(REENTRANT.say(name=name))
 
     def _forget(self) -> None:
         self._calls, self._is_forward = {}, True

@@ -342,11 +342,11 @@ class Wrapped(torch.nn.Module):
 @pytest.mark.parametrize(
     ("model", "options", "words"),
     [
-        (mlp, {"ddp": True}, "partial with ddp"),
+        (mlp, {"ddp": True}, "together with ddp"),
         (mlp, {"average": False}, "average=False"),
-        (mlp, {"policy": elastic.Adaptive(initial=4, max=8)}, "noise"),
-        (Wrapped, {}, "'words' has sparse gradients"),
-        (mlp, {"partial": True}, "give elastic.Partial"),
+        (mlp, {"policy": elastic.Adaptive(initial=4, max=8)}, "elastic.Adaptive"),
+        (Wrapped, {}, "'words', which has sparse gradients"),
+        (mlp, {"partial": True}, "no elastic.Partial"),
     ],
 )
 def test_what_does_not_go_together_is_refused(
