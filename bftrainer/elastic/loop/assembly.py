@@ -16,8 +16,7 @@ from bftrainer.elastic.loop.observers import Observers, StepObserver
 from bftrainer.elastic.loop.peers import SingleProcess
 from bftrainer.elastic.loop.turn import Stepped
 from bftrainer.elastic.members.patience import Patience
-from bftrainer.elastic.partial.options import Partial, overridden
-from bftrainer.elastic.partial.refused import check_partial
+from bftrainer.elastic.partial.options import Partial, check_partial, overridden
 from bftrainer.elastic.partial.steps import PartialSteps
 from bftrainer.elastic.process.channel import Orders
 from bftrainer.elastic.recorded import watcher

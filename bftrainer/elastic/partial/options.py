@@ -1,4 +1,5 @@
-"""The options of partial back-propagation, as a script or a spec gives them. Experimental."""
+"""The options of partial back-propagation, as a script or a spec gives them, and the runs with which they
+cannot go together. Experimental."""
 
 from __future__ import annotations
 
@@ -6,7 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bftrainer.messages.partial import BY, NO_OPTIONS, RATE, WARM_UP
+import torch
+
+from bftrainer.elastic.train.average import Averaging
+from bftrainer.elastic.train.policy import Adaptive, Policy
+from bftrainer.elastic.train.trained import Trained
+from bftrainer.messages.partial import (
+    ADAPTIVE,
+    BY,
+    COMPILED,
+    NO_OPTIONS,
+    NOT_AVERAGED,
+    RATE,
+    SEVERAL,
+    SPARSE,
+    WARM_UP,
+    WITH_DDP,
+)
 
 SHARES, RATES = ("time", "modules"), ("share", "none")
 
@@ -64,3 +81,25 @@ def overridden(given: Partial | None, spec: Mapping[str, Any]) -> Partial | None
     if spec.get("off"):
         return None
     return replace(given or Partial(), **{name: value for name, value in spec.items() if name != "off"})
+
+
+def check_partial(trained: Trained, policy: Policy, averaging: Averaging) -> None:
+    """Refuse a run in which gradients cannot be averaged over those who have computed them.
+
+    Raises:
+        ValueError: the first reason, with what to do instead.
+    """
+    if isinstance(policy, Adaptive):
+        raise ValueError(ADAPTIVE.say())
+    if averaging.overlaps:
+        raise ValueError(WITH_DDP.say())
+    if not averaging.averages:
+        raise ValueError(NOT_AVERAGED.say())
+    if trained.is_several:
+        raise ValueError(SEVERAL.say())
+    for model in trained.models.values():
+        for name, module in model.named_modules():
+            if type(module).__name__ == "OptimizedModule":
+                raise ValueError(COMPILED.say())
+            if isinstance(module, torch.nn.Embedding | torch.nn.EmbeddingBag) and module.sparse:
+                raise ValueError(SPARSE.say(name=name))
