@@ -19,6 +19,7 @@ from bftrainer.messages import (
     trying,
 )
 from bftrainer.messages.diagnostic import Diagnostic
+from bftrainer.messages.files import settings, studies
 
 SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
     {
@@ -32,6 +33,8 @@ SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
         "Trainers that fail, or seem to come to nothing": ends,
         "Specs, as they are submitted": hints,
         "Specs that are refused": specs,
+        "Studies that are refused": studies,
+        "Settings that are refused": settings,
         "What bftrainer try finds": trying,
     }
 )

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import Field, field_validator, model_validator
 
+from bftrainer.messages.files.settings import IN_TWO_CLASSES, ONE_CLASS, PARTS_OF_WHOLE, PLACES_AND_NODES
 from bftrainer.model.policy import DepartureGroups, EngineSettings, Share, ShareNodes
 from bftrainer.settings.checks import nodeset
 from bftrainer.settings.setting import Positive, Section, Setting
@@ -82,10 +83,7 @@ class SharingSettings(Section):
     @model_validator(mode="after")
     def _whole_nodes_have_no_parts(self) -> SharingSettings:
         if self.share == "node" and self.gpus_per_node != 1:
-            raise ValueError(
-                f"gpus_per_node {self.gpus_per_node} counts with share gpu only; set share: gpu, or leave it "
-                "out"
-            )
+            raise ValueError(PARTS_OF_WHOLE.say(n=self.gpus_per_node))
         return self
 
 
@@ -280,22 +278,19 @@ class DecisionSettings(SharingSettings):
         for name, text in classes.items():
             for node in nodeset(text):
                 if seen.setdefault(node, name) != name:
-                    raise ValueError(f"node {node} is in {seen[node]} and in {name}; keep one")
+                    raise ValueError(IN_TWO_CLASSES.say(node=node, one=seen[node], other=name))
         return classes
 
     @model_validator(mode="after")
     def _equal_shares_know_one_class(self) -> DecisionSettings:
         if self.allocator == "equal" and self.node_classes:
-            raise ValueError("equal shares know one class of nodes; use the allocator auto with node_classes")
+            raise ValueError(ONE_CLASS.say())
         return self
 
     @model_validator(mode="after")
     def _nodes_per_trainer_needs_auto(self) -> DecisionSettings:
         if self.nodes_per_trainer is not None and self.max_parallel is not None:
-            raise ValueError(
-                f"nodes_per_trainer {self.nodes_per_trainer:g} counts with max_parallel auto only; "
-                f"max_parallel is {self.max_parallel}"
-            )
+            raise ValueError(PLACES_AND_NODES.say(nodes=self.nodes_per_trainer, places=self.max_parallel))
         return self
 
     @cached_property

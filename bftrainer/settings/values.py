@@ -7,6 +7,13 @@ from types import MappingProxyType
 
 from pydantic import model_validator
 
+from bftrainer.messages.files.settings import (
+    MUNGE_AND_LISTEN,
+    NEEDS_PREFIX,
+    NEEDS_SITE,
+    NO_SITE_HERE,
+    UNREACHABLE_SOCKET,
+)
 from bftrainer.settings.batch.lsf import LsfSettings
 from bftrainer.settings.batch.pilots import PilotSettings
 from bftrainer.settings.batch.slurm import SlurmSettings
@@ -47,27 +54,15 @@ class Settings(
     def _what_the_mode_needs(self) -> Settings:
         as_user = any("{user}" in word for word in self.exec_prefix)
         if self.mode == "single" and self.exec_prefix:
-            raise ValueError("exec_prefix counts with mode site only; leave it out")
+            raise ValueError(NEEDS_SITE.say())
         if self.mode == "site" and not as_user:
-            raise ValueError(
-                "mode site needs an exec_prefix with {user}, such as sudo -n -u {user} --: pilots run as "
-                "the users whose trainers they serve"
-            )
+            raise ValueError(NEEDS_PREFIX.say())
         if self.mode == "site" and SCHEDULERS[self.scheduler].on_this_machine:
-            raise ValueError(
-                f"the {self.scheduler} scheduler runs everything as the daemon; mode site needs another one"
-            )
+            raise ValueError(NO_SITE_HERE.say(scheduler=self.scheduler))
         if self.mode == "site" and self.socket.is_relative_to(self.state_dir):
-            raise ValueError(
-                f"mode site: nobody else can reach the socket in state_dir {self.state_dir}; set socket to a "
-                "path such as /run/bftrainer/daemon.sock"
-            )
+            raise ValueError(UNREACHABLE_SOCKET.say(state_dir=self.state_dir))
         if self.munge != bool(self.listen_users):
-            raise ValueError(
-                "munge and listen_users go together: with munge, users on other machines connect at "
-                "listen_users, such as 0.0.0.0:7465, and name it in their setting server; listen is for "
-                "agents"
-            )
+            raise ValueError(MUNGE_AND_LISTEN.say())
         return self
 
 

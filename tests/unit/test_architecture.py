@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "elastic": {"errors", "messages", "performance"},
     "state_dir": {"errors", "files"},
     "store": {"errors", "model"},
-    "settings": {"errors", "yaml_files", "model", "allocate"},
+    "settings": {"messages", "errors", "yaml_files", "model", "allocate"},
     "spec": {"errors", "files", "messages", "yaml_files", "model", "performance", "threads"},
     "telemetry": {"errors", "model"},
     "api": {"errors", "model", "threads", "wire"},
@@ -57,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     "remote": {"api", "settings"},
     "worker_output": {"errors", "files", "state_dir"},
     "web": {"api", "errors", "worker_output"},
-    "search": {"errors", "files", "model", "performance", "spec", "threads", "traces", "remote"},
+    "search": {"messages", "errors", "files", "model", "performance", "spec", "threads", "traces", "remote"},
     "demo": {"errors", "files", "settings", "api", "series"},
     "rehearsal": {"errors", "messages", "model", "api", "demo", "elastic", "settings", "spec"},
 }

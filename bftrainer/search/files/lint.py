@@ -7,6 +7,13 @@ from __future__ import annotations
 
 from math import floor
 
+from bftrainer.messages.files.studies import (
+    NOT_BELOW_BUDGET,
+    ONE_TRIAL,
+    POINTS_OF_A_GRID,
+    STARTUP,
+    STEP_TOO_LARGE,
+)
 from bftrainer.search.files.space import Kind, Parameter, Value
 from bftrainer.search.study import Sampler, StoppingKind, StudySpec
 from bftrainer.spec.located_yaml import QUOTED, Document
@@ -28,8 +35,7 @@ def check_meant(document: Document, spec: StudySpec) -> None:
         if own.points and spec.sampler is not Sampler.GRID:
             raise document.error(
                 ("space", own.name, "points"),
-                f"{own.points} points make a grid, and the sampler is {spec.sampler.value}; add "
-                "sampler: grid, or leave points out",
+                POINTS_OF_A_GRID.say(points=own.points, sampler=spec.sampler.value),
             )
         for name, all_ in own.when:
             for wanted, index in zip(all_, known[name].indices(all_), strict=True):
@@ -45,8 +51,7 @@ def _check_step(document: Document, own: Parameter) -> None:
     if own.step > span * (1 + 1e-9) and span > 0:
         raise document.error(
             ("space", own.name, "step"),
-            f"{own.step:g} is larger than the range from {own.low:g} to {own.high:g}, so that "
-            f"{own.name} would be {own.low:g} in each trial; give at most {span:g}, or widen the range",
+            STEP_TOO_LARGE.say(step=own.step, low=own.low, high=own.high, name=own.name, span=span),
         )
 
 
@@ -55,16 +60,14 @@ def _check_median(document: Document, spec: StudySpec) -> None:
     if own.least >= spec.budget:
         raise document.error(
             (*place, "warmup"),
-            f"{own.least:,} samples are not below the budget of {spec.budget:,}; lower warmup, or raise "
-            "budget",
+            NOT_BELOW_BUDGET.say(key="warmup", least=own.least, budget=spec.budget),
         )
     if spec.trials == 1:
-        raise document.error(place, "a single trial has no others to be worse than; give stopping: none")
+        raise document.error(place, ONE_TRIAL.say())
     if own.startup >= spec.trials:
         raise document.error(
             (*place, "startup"),
-            f"{own.startup:,} others are never there with {spec.trials:,} trials; give at most "
-            f"{spec.trials - 1:,}, or raise trials",
+            STARTUP.say(startup=own.startup, trials=spec.trials, most=spec.trials - 1),
         )
 
 

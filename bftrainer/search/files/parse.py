@@ -8,6 +8,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from bftrainer.messages.files.studies import (
+    GRID_IS_COMPLETE,
+    NO_STUDY,
+    NO_WARM_START,
+    NOT_IN_SPACE,
+    SAID_BY_STUDY,
+    TOO_MANY_POINTS,
+    TRAINER_SPEC,
+    UNUSED,
+)
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.search.cost import MOST, StudyBounds, counted
 from bftrainer.search.files.lint import check_meant
@@ -44,9 +54,9 @@ def parse(
     """
     document = compose(text, name, bounds, NEEDS)
     if not isinstance(document.value, dict):
-        raise SpecError(f"{name}:1: no study; expected 'name: ...', 'trainer: ...', 'space: ...'")
+        raise SpecError(f"{name}:1: {NO_STUDY.say()}")
     if "command" in document.value and not {"trainer", "space"} & document.value.keys():
-        raise SpecError(f"{name}:1: this is a trainer: bftrainer submit takes it")
+        raise SpecError(f"{name}:1: {TRAINER_SPEC.say()}")
     try:
         form = StudyForm.model_validate(document.value)
     except ValidationError as error:
@@ -87,7 +97,7 @@ def _template(document: Document, form: StudyForm, base: Path) -> TrainerSpec:
     for key in THEIRS:
         if key in form.trainer:
             at = f"{document.name}:{document.line(('trainer', key))}"
-            raise SpecError(f"{at}: trainer.{key}: the study says it for all its trainers; leave it out here")
+            raise SpecError(f"{at}: {SAID_BY_STUDY.say(key=key)}")
     added: dict[str, Any] = {"name": form.name, "work": {"samples": form.budget}}
     added |= {key: getattr(form, key) for key in ("weight", "priority") if getattr(form, key) is not None}
     return convert(document, ("trainer",), base, added)
@@ -111,15 +121,13 @@ def _parameter(name: str, own: Range) -> Parameter:
 def _points(document: Document, form: StudyForm, space: tuple[Parameter, ...]) -> tuple[Params, ...]:
     if (form.points or form.warm_start) and form.sampler == "grid":
         key = "points" if form.points else "warm_start"
-        raise document.error(
-            (key,), "a grid has all of its points already; leave it out, or take sampler: tpe"
-        )
+        raise document.error((key,), GRID_IS_COMPLETE.say())
     if form.warm_start and form.sampler != "tpe":
-        raise document.error(("warm_start",), f"{form.sampler} does not learn from it; take sampler: tpe")
+        raise document.error(("warm_start",), NO_WARM_START.say(sampler=form.sampler))
     if len(form.points) > form.trials:
         raise document.error(
             ("points",),
-            f"{len(form.points):,} points for {form.trials:,} trials; raise trials, or give fewer",
+            TOO_MANY_POINTS.say(points=len(form.points), trials=form.trials),
         )
     found, reader = [], PointReader(space)
     for i, given in enumerate(form.points):
@@ -148,15 +156,10 @@ def _check_names(document: Document, spec: StudySpec) -> None:
     named = {name for word in words for name in re.findall(NAMED, word)}
     line = document.line(("trainer", "command"))
     for name in sorted(named - known):
-        raise SpecError(
-            f"{document.name}:{line}: trainer: {{{name}}} is no parameter; the space has "
-            f"{', '.join(sorted(known - set(RESERVED)))}"
-        )
+        said = NOT_IN_SPACE.say(name=name, known=", ".join(sorted(known - set(RESERVED))))
+        raise SpecError(f"{document.name}:{line}: {said}")
     named |= {name for own in spec.space for name, _ in own.when}
     for own in spec.space:
         if own.name not in named and "params" not in named:
             line = document.line(("space", own.name))
-            raise SpecError(
-                f"{document.name}:{line}: space.{own.name}: neither command nor "
-                f'env of the trainer uses it; write "{{{own.name}}}" where its value belongs'
-            )
+            raise SpecError(f"{document.name}:{line}: {UNUSED.say(name=own.name)}")

@@ -17,6 +17,17 @@ from pydantic import (
     model_validator,
 )
 
+from bftrainer.messages.files.studies import (
+    LOG_AND_STEP,
+    LOG_FROM_ABOVE_0,
+    NO_PARAMETER_ABOVE,
+    NOT_BELOW_BUDGET,
+    NOT_OF_CHOICE,
+    NOT_WHOLE,
+    ONE_RANGE,
+    SWAPPED,
+    TWICE,
+)
 from bftrainer.model.text import plain
 from bftrainer.search.cost import MOST_TRIALS
 from bftrainer.search.files.space import MOST_APART, Kind
@@ -114,13 +125,11 @@ class Range(_Strict):
         given = [kind.value for kind in Kind if getattr(self, kind.value) is not None]
         if len(given) != 1:
             said = " and ".join(given) or "none of them"
-            raise ValueError(
-                f"a parameter has float: [low, high], int: [low, high] or choice: [...]; {said} is given"
-            )
+            raise ValueError(ONE_RANGE.say(given=said))
         if self.kind is Kind.CHOICE:
             for key in ("log", "step", "points"):
                 if key in self.model_fields_set:
-                    raise ValueError(f"{key} is for float and int; leave it out beside choice")
+                    raise ValueError(NOT_OF_CHOICE.say(key=key))
             _check_choices(self.choice or [])
             return self
         low, high = self.float or self.int or (0, 0)
@@ -129,9 +138,9 @@ class Range(_Strict):
 
     def _check_numbers(self, low: Any, high: Any) -> None:
         if low > high:
-            raise ValueError(f"[{low:g}, {high:g}]: the lowest value comes first; swap them")
+            raise ValueError(SWAPPED.say(low=low, high=high))
         if self.kind is Kind.INT and any(n != round(n) for n in (low, high, self.step or 1)):
-            raise ValueError("an int parameter has whole numbers; use float")
+            raise ValueError(NOT_WHOLE.say())
         if self.kind is Kind.INT and max(-low, high) > MOST_APART:
             raise ValueError(
                 f"[{low:g}, {high:g}]: whole numbers are from {-MOST_APART} to {MOST_APART}; use float"
@@ -142,16 +151,16 @@ class Range(_Strict):
                 f"give at least {(high - low) / MOST_APART:.2g}, or leave step out"
             )
         if self.log and low <= 0:
-            raise ValueError(f"log: true needs numbers above 0, and the lowest is {low:g}; raise it")
+            raise ValueError(LOG_FROM_ABOVE_0.say(low=low))
         if self.log and self.step is not None:
-            raise ValueError("log and step do not go together; leave one of them out")
+            raise ValueError(LOG_AND_STEP.say())
 
 
 def _check_choices(choices: list[Any]) -> None:
     seen = [(type(value).__name__, value) for value in choices]
     for one in choices:
         if seen.count((type(one).__name__, one)) > 1:
-            raise ValueError(f"choice: {one!r} occurs twice; keep one of them")
+            raise ValueError(TWICE.say(one=one))
         if isinstance(one, str):
             plain(one, lines=True)
 
@@ -253,7 +262,7 @@ class StudyForm(_Strict):
                 raise ValueError(f"{name[:70]!r}: no name for a parameter; use letters, digits and '_'")
             for other in own.when:
                 if other not in before:
-                    raise ValueError(f"{name}: when names {other[:70]!r}, which is no parameter above it")
+                    raise ValueError(NO_PARAMETER_ABOVE.say(name=name, other=other[:70]))
             before.add(name)
         return space
 
@@ -262,8 +271,6 @@ class StudyForm(_Strict):
         for kind in ("halving", "hyperband", "asha"):
             own = getattr(self.stopping, kind)
             if own is not None and own.least >= self.budget:
-                raise ValueError(
-                    f"stopping.{kind}.least: {own.least:,} samples are not below the budget of "
-                    f"{self.budget:,}; lower least, or raise budget"
-                )
+                said = NOT_BELOW_BUDGET.say(key="least", least=own.least, budget=self.budget)
+                raise ValueError(f"stopping.{kind}.least: {said}")
         return self

@@ -120,8 +120,11 @@ def test_what_cannot_be_added_is_told(trials: int, points: list[dict[str, Any]],
     ("change", "said"),
     [
         ({"points": [{"lr": 5.0}]}, "lr: 5.0; give a number from 0.001 to 1"),
-        ({"points": [{"lr": 0.1 + i / 100} for i in range(9)]}, "9 points for 8 trials; raise trials"),
-        ({"warm_start": "old", "sampler": "random"}, "random does not learn from it; take sampler: tpe"),
+        ({"points": [{"lr": 0.1 + i / 100} for i in range(9)]}, "9 points for 8 trials. Raise trials"),
+        (
+            {"warm_start": "old", "sampler": "random"},
+            "random does not learn from an earlier study. Take sampler: tpe",
+        ),
         (
             {"points": [{"lr": 0.5}], "sampler": "grid", "space": {"lr": {"float": [0.1, 1.0], "step": 0.1}}},
             "a grid has all of its points already",

@@ -82,23 +82,23 @@ def test_a_whole_file_becomes_a_spec() -> None:
         ),
         (
             {"space": {"lr": {"float": [0.1, 1], "points": 3}}},
-            "space.lr.points: 3 points make a grid, and the sampler is tpe; add sampler: grid, or leave",
+            "space.lr.points: 3 points make a grid, and the sampler is tpe. Add sampler: grid, or leave",
         ),
         (
             {"space": {"lr": {"float": [0, 1], "step": 2}}},
-            "space.lr.step: 2 is larger than the range from 0 to 1, so that lr would be 0 in each trial; "
-            "give at most 1, or widen the range",
+            "space.lr.step: 2 is larger than the range from 0 to 1, so that lr would be 0 in each trial. "
+            "Give at most 1, or widen the range",
         ),
-        ({"space": {"lr": {"int": [8, 12], "step": 5}}}, "give at most 4, or widen the range"),
+        ({"space": {"lr": {"int": [8, 12], "step": 5}}}, "Give at most 4, or widen the range"),
         (
             {"stopping": {"median": {"warmup": 800}}},
-            "stopping.median.warmup: 800 samples are not below the budget of 800; lower warmup, or raise",
+            "stopping.median.warmup: 800 samples are not below the budget of 800. Lower warmup, or raise",
         ),
         (
             {"stopping": {"median": {"startup": 8}}},
-            "stopping.median.startup: 8 others are never there with 8 trials; give at most 7, or raise",
+            "stopping.median.startup: 8 others are never there with 8 trials. Give at most 7, or raise",
         ),
-        ({"stopping": {"median": {}}, "trials": 1}, "give stopping: none"),
+        ({"stopping": {"median": {}}, "trials": 1}, "Give stopping: none"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line_and_remedy(change: dict[str, Any], told: str) -> None:
@@ -267,7 +267,9 @@ def test_a_command_of_a_study_may_be_a_line() -> None:
 def test_a_trainer_and_a_study_are_told_apart() -> None:
     with pytest.raises(SpecError, match=r"^s\.yaml:1: this is a study: bftrainer study submit"):
         parse_trainer(yaml.safe_dump(TEXT), "s.yaml", Path("/"))
-    with pytest.raises(SpecError, match=r"^t\.yaml:1: this is a trainer: bftrainer submit"):
+    with pytest.raises(
+        SpecError, match=r"^t\.yaml:1: this is a trainer, not a study. Submit it by bftrainer submit"
+    ):
         parse("name: a\ncommand: run\nnodes: 2\n", "t.yaml", Path("/"))
 
 

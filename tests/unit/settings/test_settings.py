@@ -273,7 +273,7 @@ def test_a_sites_users_have_equal_shares_unless_it_says_otherwise(nowhere: dict[
 
 
 def test_gpus_per_node_counts_where_gpus_are_shared_out(nowhere: dict[str, str]) -> None:
-    with pytest.raises(SettingsError, match="gpus_per_node 4 counts with share gpu only; set share: gpu"):
+    with pytest.raises(SettingsError, match=r"gpus_per_node 4 counts with share gpu only\. Set share: gpu"):
         load({"gpus_per_node": 4}, environ=nowhere)
 
 
@@ -343,7 +343,7 @@ def test_classes_of_nodes_come_as_a_mapping_or_as_its_text(tmp_path: Path, nowhe
         ("{fat: 3}", "node_classes.fat: 3: input should be a valid string"),
         ("{fat: [n1]}", "node_classes.fat: ['n1']: input should be a valid string"),
         ("{fat: 'n[1-'}", "'n[1-' is no set of nodes such as n[01-08]"),
-        ("{fat: 'n[1-4]', thin: 'n[4-5]'}", "node n4 is in fat and in thin; keep one"),
+        ("{fat: 'n[1-4]', thin: 'n[4-5]'}", "node n4 is in fat and in thin. Keep one"),
     ],
 )
 def test_impossible_classes_are_explained(nowhere: dict[str, str], text: str, said: str) -> None:
@@ -367,7 +367,7 @@ def test_impossible_classes_are_explained(nowhere: dict[str, str], text: str, sa
         ({"milp_gap": 1}, "milp_gap: 1: input should be less than 1"),
         (
             {"allocator": "equal", "node_classes": {"fat": "n1"}},
-            "settings: equal shares know one class of nodes; use the allocator auto with node_classes",
+            "settings: equal shares know one class of nodes. Use the allocator auto with node_classes",
         ),
         (
             {"harvest": "gpus", "slurm_options": "--constraint=ib --gres=gpu:1"},

@@ -1,0 +1,1 @@
+"""Refusals of files that users write besides specs: studies and settings."""

@@ -1,0 +1,61 @@
+"""Refusals of settings, after where they come from."""
+
+from __future__ import annotations
+
+from bftrainer.messages.diagnostic import Diagnostic
+
+NEEDS_SITE = Diagnostic(
+    951,
+    "exec_prefix counts with mode site only",
+    "Leave it out",
+    "A daemon of one user runs everything as this user: see [Site mode](site-mode.md).",
+)
+NEEDS_PREFIX = Diagnostic(
+    952,
+    "mode site needs an exec_prefix with {{user}}",
+    "Give one such as sudo -n -u {{user}} --",
+    "Pilots run as the users whose trainers they serve: see [The sudo rule](site-mode.md#the-sudo-rule).",
+)
+NO_SITE_HERE = Diagnostic(
+    953,
+    "the {scheduler} scheduler runs everything as the daemon",
+    "Choose another scheduler for mode site",
+    "In mode site each user's programs run as that user.",
+)
+UNREACHABLE_SOCKET = Diagnostic(
+    954,
+    "mode site: nobody else can reach the socket in state_dir {state_dir}",
+    "Set socket to a path such as /run/bftrainer/daemon.sock",
+    "Only the daemon's account can enter `state_dir`.",
+)
+MUNGE_AND_LISTEN = Diagnostic(
+    955,
+    "munge and listen_users go together",
+    "Set both, with listen_users such as 0.0.0.0:7465, or neither",
+    "With munge, users on other machines connect at `listen_users`, and name it in their setting `server`. "
+    "`listen` is for agents.",
+)
+ONE_CLASS = Diagnostic(
+    956,
+    "equal shares know one class of nodes",
+    "Use the allocator auto with node_classes",
+    "The allocator `equal` gives each trainer as many nodes, whatever they are.",
+)
+IN_TWO_CLASSES = Diagnostic(
+    957,
+    "node {node} is in {one} and in {other}",
+    "Keep one",
+    "A node is of one class.",
+)
+PARTS_OF_WHOLE = Diagnostic(
+    958,
+    "gpus_per_node {n} counts with share gpu only",
+    "Set share: gpu, or leave it out",
+    "With `share: node` trainers get whole nodes, however many GPUs these have.",
+)
+PLACES_AND_NODES = Diagnostic(
+    959,
+    "nodes_per_trainer {nodes:g} counts with max_parallel auto only, and max_parallel is {places}",
+    "Leave one of them out",
+    "`nodes_per_trainer` says how many trainers `auto` lets hold nodes.",
+)
