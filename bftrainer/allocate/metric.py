@@ -25,6 +25,11 @@ def efficiency(speeds: Points, unit: Points, priority: float) -> Points:
     return _scaled(_plausible(speeds), 1.0 / curve.rate(unit, 1))
 
 
+def goodput(speeds: Points, unit: Points, priority: float) -> Points:
+    """The speed-up over one node, as `efficiency`, where speeds are goodputs (Pollux, equation 15)."""
+    return efficiency(speeds, unit, priority)
+
+
 def score(speeds: Points, unit: Points, priority: float) -> Points:
     """Efficiency times the trainer's priority score (section 3.4)."""
     return _scaled(_plausible(speeds), priority * (1.0 / curve.rate(unit, 1)))
@@ -45,6 +50,7 @@ OBJECTIVES: Mapping[str, Objective] = {
     "throughput": throughput,
     "efficiency": efficiency,
     "priority": score,
+    "goodput": goodput,
 }
 """Objective name -> its function. A mixture is the weighted sum of its parts' worths."""
 
@@ -77,16 +83,35 @@ def parse(text: str) -> tuple[tuple[str, float], ...]:
     return tuple(shares.items())
 
 
+def counts_goodput(text: str) -> bool:
+    """Whether goodput is a part of an objective; `text` as for `parse`."""
+    return any(name == "goodput" for name, _ in parse(text))
+
+
 @lru_cache(maxsize=4096)
-def metric(text: str, points: Points, priority: float = 1.0, unit: Points = ()) -> Points:
+def metric(
+    text: str,
+    points: Points,
+    priority: float = 1.0,
+    unit: Points = (),
+    *,
+    progress: Points = (),
+    progress_unit: Points = (),
+) -> Points:
     """The objective metric O_j as a curve of its own; `text` as for `parse`.
 
     `unit` is the curve whose one node efficiency counts in, if not `points` itself: a trainer's curves
-    on several classes of nodes must be counted in one unit to be compared.
+    on several classes of nodes must be counted in one unit to be compared. Goodput counts by `progress`, on
+    the same numbers of nodes, and its unit; by `points`, with efficiency 1, where that is empty.
     """
     if not points:
         return points
-    parts = [(share, OBJECTIVES[name](points, unit or points, priority)) for name, share in parse(text)]
+    speeds = points, unit or points
+    goodputs = (progress, progress_unit or progress) if progress else speeds
+    parts = [
+        (share, OBJECTIVES[name](*(goodputs if name == "goodput" else speeds), priority))
+        for name, share in parse(text)
+    ]
     if len(parts) == 1 and parts[0][0] == 1.0:
         return parts[0][1]
     return tuple((n, sum(share * worth[i][1] for share, worth in parts)) for i, (n, _) in enumerate(points))

@@ -40,7 +40,7 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         **({} if t["ended_at"] else {"ends in": _ends(t.get("ends_in_s"), t["work"], counted)}),
         "samples/s": speed(t["rate"]) or "-",
         "metrics": figures(t["metrics"]) or "-",
-        **({"batch": batch} if (batch := _batch(t["metrics"])) else {}),
+        **_batch(t["metrics"], t["scalability"].get("counts")),
         **({"takes turns": t["turns"]} if t.get("turns") else {}),
         "scalability": f"{t['scalability']['mode']}; "
         f"up to {t['scalability']['may_ask_for']} {counted} for now",
@@ -58,6 +58,7 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
     print_table(
         (counted, "samples/s", "+-", "windows", ""), [_size(row) for row in t["scalability"]["sizes"]]
     )
+    _print_goodput(t["scalability"].get("goodput"), counted)
     say("\nwhat a rescale costs")
     print_table(
         ("", "seconds", "+-", "times", ""),
@@ -97,16 +98,25 @@ def _ends(ends: dict[str, Any] | None, work: int | None, counted: str) -> str:
     return "; ".join([*([why] if why else []), *known]) or "-"
 
 
-def _batch(metrics: Mapping[str, float]) -> str:
-    """What the present batch of a trainer is worth beside the initial one; empty if it does not adapt."""
+def _print_goodput(points: list[list[float]] | None, counted: str) -> None:
+    """The goodput by nodes, where it is known."""
+    if points:
+        say(f"\ngoodput by {counted}: samples/s with the best batch on each, times what they are worth")
+        print_table((counted, "goodput"), [(n, speed(rate)) for n, rate in points])
+
+
+def _batch(metrics: Mapping[str, float], counts: str | None) -> dict[str, str]:
+    """The worth of a present batch beside the initial one, and by what it `counts` where nodes go by
+    goodput; empty if it does not adapt."""
     known = [metrics.get(f"goodput.{name}") for name in ("batch", "initial", "speed", "efficiency")]
     if any(value is None for value in known):
-        return ""
+        return {}
     batch, initial, faster, worth = (float(value or 0.0) for value in known)
-    return (
+    told = (
         f"{figure(batch)} of {figure(initial)}: {faster:.1f} times the samples, {100 * worth:.0f} % of their "
         f"worth, {faster * worth:.1f} times the progress"
     )
+    return {"batch": told, **({"counts by": counts} if counts else {})}
 
 
 def _size(row: dict[str, Any]) -> tuple[object, ...]:

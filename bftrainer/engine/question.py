@@ -73,7 +73,7 @@ def _candidate(
     groups: NodeGroups,
     now: float,
 ) -> Candidate:
-    settings, points = state.settings, estimates[None].points
+    settings, points, progress = state.settings, estimates[None].points, estimates[None].progress
     n_min, n_max = limits(t, estimates, state.programs, settings.profile_sizes, now)
     if t.nodes and now < t.steady_until:
         n_max = max(n_min, len(t.nodes))
@@ -87,7 +87,7 @@ def _candidate(
         n_min=n_min,
         n_max=n_max,
         current=len(t.nodes),
-        curve=metric.metric(settings.objective, points, t.spec.priority),
+        curve=metric.metric(settings.objective, points, t.spec.priority, progress=progress),
         across=metric.metric(settings.objective, t.spec.across or (), t.spec.priority, points),
         weight=weight_of(t, settings, now),
         costs=costs,
@@ -95,7 +95,17 @@ def _candidate(
         sizes=t.spec.sizes,
         curves=tuple((name, ()) for name in small if groups)
         + tuple(
-            (name, metric.metric(settings.objective, own.points, t.spec.priority, points))
+            (
+                name,
+                metric.metric(
+                    settings.objective,
+                    own.points,
+                    t.spec.priority,
+                    points,
+                    progress=own.progress,
+                    progress_unit=progress,
+                ),
+            )
             for name, own in estimates.items()
             if name is not None
         ),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import singledispatch
 
+from bftrainer.allocate import metric
 from bftrainer.engine import pairs, survival
 from bftrainer.engine.node_info import with_reported
 from bftrainer.engine.queueing.places import with_places
@@ -180,7 +181,8 @@ def _(event: Measured, state: State) -> Draft:
     if event.point is not None and trainer.id in state.estimates:
         old, new = state.estimates[trainer.id], estimate.estimates(trainer, programs, 1.0)
         name = node_class if node_class in new else None
-        draft.decide |= fit.differs_enough(old[name], new[name])
+        in_goodput = metric.counts_goodput(state.settings.objective)
+        draft.decide |= fit.differs_enough(old[name], new[name], in_goodput=in_goodput)
     return draft
 
 

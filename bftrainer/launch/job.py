@@ -12,7 +12,7 @@ from bftrainer.messages.diagnostic import Diagnostic
 from bftrainer.messages.ends import NATIVE_APART, UNTOLD
 from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.reports import PauseKind, Progress
-from bftrainer.model.trainer import TrainerSpec
+from bftrainer.model.trainer import AdaptingBatch, TrainerSpec
 from bftrainer.wire.phases import Phase
 
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
@@ -118,6 +118,7 @@ class LaunchedTrainer:
     anew: bool = False  # the last pause has thrown it back to step 0
     window_from: tuple[float, int] | None = None  # when the speed's measurement began, and the samples then
     measured: set[int] = field(default_factory=set)  # sizes of which the speed is known
+    batch: AdaptingBatch | None = None  # how its batch adapts, as its run has said last
     beside: int | None = None  # the trainer with which it takes turns, 0: none; None: not known
     init_s: float | None = None  # of the newcomers that will join next
     finisher: str = ""  # the node of rank 0, once that has said that the work is done
@@ -159,6 +160,12 @@ class LaunchedTrainer:
             self.window_from = None
         self.beside = other
         return other is not None or not self.spec.takes_turns
+
+    def adapts(self, batch: AdaptingBatch | None) -> None:
+        """Note its batch. The speed with another one is another."""
+        if (batch and batch.shape) != (self.batch and self.batch.shape):
+            self.window_from = None
+        self.batch = batch
 
     def begin(self, action: StartWorker, now: float) -> None:
         """Note a worker that is to be started."""

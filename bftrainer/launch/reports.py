@@ -10,7 +10,7 @@ from itertools import islice
 from bftrainer.launch.job import LaunchedTrainer, WorkerLimits, WorkerView
 from bftrainer.model.events import Measured, TrainerEnded, WorkerLost, WorkersReady
 from bftrainer.model.reports import MEASURE_AGAIN_S, MEASURE_S, Pause, PauseKind, Progress
-from bftrainer.model.trainer import Cost, DeviceUse, TrainerStatus
+from bftrainer.model.trainer import Cost, DeviceUse, TrainerStatus, batch_of
 from bftrainer.ports import Emit, Journal
 from bftrainer.wire.messages import from_agent as said
 from bftrainer.wire.phases import Phase
@@ -163,6 +163,7 @@ class Reports:
         if progress.samples > launched.furthest or launched.furthest_at is None:
             launched.furthest, launched.furthest_at = progress.samples, self._clock()
         self._keep(launched, progress, progress.size, progress.rate)
+        launched.adapts(batch_of(launched.reported.metrics if launched.reported else {}))
         use = None if progress.device is None else DeviceUse(**progress.device.model_dump())
         if launched.is_beside(None if use is None else use.beside):
             self._measure(launched, progress.size, use)
@@ -191,8 +192,8 @@ class Reports:
         launched.measured.add(size)
         speed = (launched.samples - samples) / (now - since)
         if speed > 0 and size == len(launched.members):  # else of an earlier membership, or made up
-            generation, point = launched.published, (size, speed)
-            self._emit(Measured(time=now, trainer=launched.id, generation=generation, point=point, use=use))
+            measured = Measured(time=now, trainer=launched.id, generation=launched.published, use=use)
+            self._emit(replace(measured, point=(size, speed), batch=launched.batch))
 
     def metrics(self, launched: LaunchedTrainer, metrics: said.FreshMetrics) -> None:
         """Rank 0 has reported figures between two reports of progress: keep them with their step."""

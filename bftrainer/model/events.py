@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from bftrainer.model.machine import NodeInfo
-from bftrainer.model.trainer import Cost, DeviceUse, TrainerSpec, TrainerStatus
+from bftrainer.model.trainer import AdaptingBatch, Cost, DeviceUse, TrainerSpec, TrainerStatus
 
 # Events at one moment are taken in the order of their priority, then in the order of arrival.
 
@@ -106,7 +106,7 @@ class WorkersReady:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """A measurement of a trainer: its speed, as `point` (nodes, samples/s), or what a rescale up or down
-    cost. `use`: how it used its device meanwhile, where it takes turns."""
+    cost. `use`: how it used its device meanwhile, where it takes turns; `batch`: its batch, if it adapts."""
 
     priority: ClassVar[int] = 6
     time: float
@@ -116,6 +116,7 @@ class Measured:
     up: Cost | None = None
     down: Cost | None = None
     use: DeviceUse | None = None
+    batch: AdaptingBatch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,6 +11,14 @@ from bftrainer.model.sizes import EVERY_SIZE, AllowedSizes
 
 Points = tuple[tuple[int, float], ...]
 """Points of a scalability curve: (nodes, samples/s), nodes ascending and above 0; (0, 0) is implied."""
+
+GOODPUT = "goodput."
+MOST_SAMPLES = 2.0**24
+"""The largest batch that adapts, as in `elastic.Adaptive`."""
+MOST_WORKERS = 1024.0
+"""On a node."""
+MOST_NOISE = 1e30
+"""As much as a run reports: gradients are lost in their noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +65,56 @@ class DeviceUse:
     def alone_s(self) -> float:
         """How long a step takes without the wait."""
         return max(self.step_s - self.waited_s, self.held_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptingBatch:
+    """A batch that adapts while a trainer runs, as its run has said last. Batches are in samples.
+
+    Attributes:
+        batch: A step's, over all workers.
+        at_once: What a worker computes at once of it, at most; it accumulates the rest.
+        initial: The least that a step may have.
+        most: The most that a step may have.
+        most_at_once: The most that a worker may compute at once.
+        workers: On each node.
+        noise: The gradient noise scale (samples); None: what the run said is no noise.
+    """
+
+    batch: int
+    at_once: int
+    initial: int
+    most: int
+    most_at_once: int
+    workers: int
+    noise: float | None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """What the time of a step on a number of nodes depends on: batch, at once, workers."""
+        return self.batch, self.at_once, self.workers
+
+
+def batch_of(metrics: Mapping[str, float]) -> AdaptingBatch | None:
+    """What a run says of its batch among its figures; None: it does not adapt, or its limits contradict each
+    other."""
+    names = ("batch", "at_once", "initial", "max", "max_per_worker", "workers")
+    found = [metrics.get(GOODPUT + name, math.nan) for name in names]
+    if not all(1 <= value <= MOST_SAMPLES for value in found) or found[-1] > MOST_WORKERS:
+        return None
+    batch, at_once, initial, most, most_at_once, workers = (math.ceil(value) for value in found)
+    if not (initial <= batch <= most and at_once <= most_at_once):
+        return None
+    noise = metrics.get(GOODPUT + "noise", math.nan)
+    return AdaptingBatch(
+        batch=batch,
+        at_once=at_once,
+        initial=initial,
+        most=most,
+        most_at_once=most_at_once,
+        workers=workers,
+        noise=float(noise) if 0 <= noise <= MOST_NOISE else None,
+    )
 
 
 class Scalability(StrEnum):
@@ -142,10 +201,13 @@ class Observations:
     """What has been measured of a trainer, see `performance.observe`.
 
     `speeds` has (node class, nodes, samples/s). All classes for which the spec has no curve of their own
-    count as one, None. The other fields are what rescales cost (s).
+    count as one, None. `steps` has (node class, nodes, workers, samples of a worker, passes, s): how long
+    steps take where a worker computes so many samples at once, so often. The other fields are what rescales
+    cost (s).
     """
 
     speeds: tuple[tuple[str | None, int, Observed], ...] = ()
+    steps: tuple[tuple[str | None, int, int, int, int, Observed], ...] = ()
     up_stall_s: Observed = Observed()
     up_init_s: Observed = Observed()
     down_stall_s: Observed = Observed()
@@ -188,6 +250,7 @@ class Trainer:
         late: A worker was killed for keeping its node without doing what it should, and no membership was
             published since.
         use: How it uses its device where it takes turns, when it was alone there last.
+        batch: How its batch adapts; None: it does not, or has not said so.
         shared: By trainer beside which it took turns: its speed then, where 1 is that alone on these nodes.
     """
 
@@ -210,6 +273,7 @@ class Trainer:
     steady_until: float = 0.0
     late: bool = False
     use: DeviceUse | None = None
+    batch: AdaptingBatch | None = None
     shared: Mapping[int, float] = field(default_factory=dict)
 
     @property

@@ -24,7 +24,7 @@ from bftrainer.model.trainer import (
     Trainer,
     TrainerSpec,
 )
-from bftrainer.performance import costs, curve, fit, observe
+from bftrainer.performance import adapting, costs, curve, fit, observe
 from bftrainer.performance.fit import Estimate, Levels
 
 Estimates = Mapping[str | None, Estimate]
@@ -69,12 +69,15 @@ def with_measurement(
 
     def after(seen: Observations) -> Observations:
         seen = observe.with_costs(seen, event.up, event.down)
+        if event.batch is not None and n <= trainer.spec.n_max:
+            seen = observe.with_step(seen, name, n, event.batch, rate)
         return observe.with_speed(seen, name, n, rate) if n <= trainer.spec.n_max else seen
 
     key = trainer.spec.program
     seen = after(programs.get(key, NOTHING))
     programs = {**_room_for(key, programs), key: seen}
-    return replace(trainer, observed=after(trainer.observed)), programs
+    after_it = replace(trainer, observed=after(trainer.observed), batch=event.batch or trainer.batch)
+    return after_it, programs
 
 
 def _room_for(key: tuple[str, ...], programs: SharedObservations) -> SharedObservations:
@@ -154,7 +157,11 @@ def _no_slower(
     if not 0 < now < floor:
         return own
     return {
-        name: replace(found, points=tuple((n, rate * floor / now) for n, rate in found.points))
+        name: replace(
+            found,
+            points=tuple((n, rate * floor / now) for n, rate in found.points),
+            goodput=tuple((n, rate * floor / now) for n, rate in found.goodput),
+        )
         for name, found in own.items()
     }
 
@@ -192,7 +199,10 @@ def estimates(t: Trainer, programs: SharedObservations, typical: float) -> Estim
             here = fit.levels(observe.sizes(seen, name))
             estimate = fit.estimated(here, points, spec.n_min, spec.n_max, typical, spec.sizes)
             points = estimate.points
-        return estimate
+        if t.batch is None:
+            return estimate
+        times = adapting.times_of(shared, t.observed, name)
+        return replace(estimate, goodput=adapting.goodputs(t.batch, times, tuple(n for n, _ in points)))
 
     return {name: on(name, points) for name, points in given_curves(spec).items()}
 

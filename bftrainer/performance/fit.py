@@ -138,10 +138,20 @@ def fit(seen: Levels, prior: Points, n_max: int) -> Fit:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A curve, optimistic beyond what was observed, and the most nodes that a plan may ask for."""
+    """A curve, optimistic beyond what was observed, and the most nodes that a plan may ask for.
+
+    `goodput`: progress on the same numbers of nodes, in samples of the initial batch per second, where the
+    batch adapts and its noise is known; empty: as `points`, each sample counts as any other.
+    """
 
     points: Points
     n_max: int
+    goodput: Points = ()
+
+    @property
+    def progress(self) -> Points:
+        """The goodput where it is known, or else the speed."""
+        return self.goodput or self.points
 
 
 @lru_cache(maxsize=4096)
@@ -176,16 +186,21 @@ def _grid(bound: int, also: Iterable[int]) -> list[int]:
     return sorted(steps)
 
 
-def differs_enough(old: Estimate, new: Estimate) -> bool:
-    """Whether a plan that was made by `old` should be made anew.
+def differs_enough(old: Estimate, new: Estimate, *, in_goodput: bool = False) -> bool:
+    """Whether a plan that was made by `old` should be made anew, by speed or, if that decides, goodput too.
 
     So it is if the plan may ask for more nodes, or if the speed on any size has changed by `DIFFERENCE`.
     Smaller changes are not worth what rescaling costs.
     """
     if new.n_max > old.n_max:
         return True
-    nodes, rates = np.array(new.points).T
-    return bool(np.any(abs(rates / prior_rates(old.points, nodes) - 1.0) > DIFFERENCE))
+    return _differ(old.points, new.points) or (in_goodput and _differ(old.progress, new.progress))
+
+
+def _differ(old: Points, new: Points) -> bool:
+    nodes, rates = np.array(new).T
+    before = prior_rates(old, nodes)
+    return bool(np.any(abs(rates - before) > DIFFERENCE * before))
 
 
 def one(seen: Levels, prior: Points, n_max: int) -> float | None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from statistics import median
 
-from bftrainer.model.trainer import Cost, Observations, Observed
+from bftrainer.model.trainer import AdaptingBatch, Cost, Observations, Observed
 
 KEPT = 15
 """How many of the latest measurements of a quantity are kept."""
@@ -15,11 +15,17 @@ SPREAD = 0.1
 SLOWEST, FASTEST = 1e-6, 1e12
 """Samples/s that a trainer may have: what workers report may be made up, and sums of other values lose their
 meaning."""
+MOST_STEPS = 64
+"""Kinds of steps of which times are kept, those that were measured last."""
 LONGEST_S = 86_400.0
 """A rescale costs no more."""
 
 Sizes = tuple[tuple[int, Observed], ...]
 """What was seen of one trainer on one class of nodes: (nodes, windows), nodes ascending."""
+
+
+Kind = tuple[str | None, int, int, int, int]
+"""A kind of step, as `Observations.steps` has it before its times."""
 
 
 def added(observed: Observed, value: float) -> Observed:
@@ -52,6 +58,28 @@ def with_speed(seen: Observations, node_class: str | None, n: int, rate: float) 
     return replace(seen, speeds=(*elsewhere, *((node_class, *size) for size in sorted(here.items()))))
 
 
+def with_step(
+    seen: Observations, node_class: str | None, n: int, batch: AdaptingBatch, rate: float
+) -> Observations:
+    """Observations with one more window of a trainer whose batch adapts: `rate` samples/s on `n` nodes.
+
+    It is ignored as in `with_speed`. A kind of step that was not measured for long makes room for a new one.
+    """
+    if n < 1 or not SLOWEST <= rate <= FASTEST:
+        return seen
+    workers = n * batch.workers
+    share = math.ceil(batch.batch / workers)
+    passes = math.ceil(share / batch.at_once)
+    return _with_time(seen, (node_class, n, workers, math.ceil(share / passes), passes), batch.batch / rate)
+
+
+def _with_time(seen: Observations, kind: Kind, seconds: float) -> Observations:
+    known = {step[:5]: step[5] for step in seen.steps}
+    before = known.pop(kind, Observed())
+    kept = [(*key, times) for key, times in known.items()][-(MOST_STEPS - 1) :]
+    return replace(seen, steps=(*kept, (*kind, added(before, seconds))))
+
+
 def with_costs(seen: Observations, up: Cost | None, down: Cost | None) -> Observations:
     """Observations with the costs of one more rescale, up or down (None: it was not in this direction).
 
@@ -76,6 +104,9 @@ def merged(seen: Observations, more: Observations) -> Observations:
     for name, n, windows in more.speeds:
         for rate in windows.recent:
             seen = with_speed(seen, name, n, rate)
+    for *kind, times in more.steps:
+        for seconds in times.recent:
+            seen = _with_time(seen, tuple(kind), seconds)  # type: ignore[arg-type]
     # earlier versions may have stored one of the two alone
     for stall, init in zip(more.up_stall_s.recent, more.up_init_s.recent, strict=False):
         seen = with_costs(seen, Cost(stall_s=stall, init_s=init), None)

@@ -118,9 +118,12 @@ class DecisionSettings(SharingSettings):
         str,
         Setting(
             help="what is maximised: throughput (samples/s), efficiency (relative to one node), "
-            "priority (efficiency times the trainer's priority), or a mixture: 0.7*efficiency+0.3*priority",
+            "priority (efficiency times the trainer's priority), goodput (progress relative to one node), or "
+            "a mixture: 0.7*efficiency+0.3*priority",
             more="With `throughput`, nodes go where they add most samples per second; trainers with slow "
-            "models wait. `efficiency` treats trainers of different kinds alike.",
+            "models wait. `efficiency` treats trainers of different kinds alike. `goodput` counts what "
+            "samples are worth where [a batch adapts](adaptive-batch.md#nodes-by-goodput), and is "
+            "`efficiency` for all others.",
             live=True,
             commands=BOTH,
         ),

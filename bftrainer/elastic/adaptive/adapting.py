@@ -171,7 +171,11 @@ class Adapting:
     def _report(self, choice: Choice, phi: float) -> None:
         figures = {
             "goodput.batch": choice.batch,
+            "goodput.at_once": choice.at_once,
             "goodput.initial": self.live.policy.initial,
+            "goodput.max": self.live.policy.max,
+            "goodput.max_per_worker": self.live.most_at_once,
+            "goodput.workers": self._peers.size / self._peers.nodes,
             "goodput.noise": phi,
             "goodput.speed": choice.speed,
             "goodput.efficiency": choice.efficiency,

@@ -23,7 +23,7 @@ def shape(trainer: Trainer) -> Shape:
     """Everything about a waiting trainer that matters to its value, except its age."""
     s = trainer.spec
     given = (s.scalability, s.curve, s.across, s.curves, s.costs, s.program, s.whole, s.workers)
-    return (given, s.n_min, s.n_max, s.sizes, s.weight, s.priority, s.user, trainer.observed)
+    return (given, s.n_min, s.n_max, s.sizes, s.weight, s.priority, s.user, trainer.observed, trainer.batch)
 
 
 Class = tuple[float, str]

@@ -14,7 +14,7 @@ from bftrainer.engine.gpus.too_few import kept_off
 from bftrainer.engine.state import State
 from bftrainer.model.machine import Node
 from bftrainer.model.reports import Progress, TrainerSummary, whole
-from bftrainer.model.trainer import Observed, Scalability, Trainer
+from bftrainer.model.trainer import Observed, Points, Scalability, Trainer
 from bftrainer.performance import explain, observe
 from bftrainer.performance.estimate import (
     SharedObservations,
@@ -121,11 +121,14 @@ class DetailsView(TrainerView):
 
 
 class ScalabilityView(TypedDict):
-    """A trainer's estimated speed by nodes; `sizes` says of each size how sure it is."""
+    """A trainer's estimated speed by nodes; `sizes` says of each size how sure it is. `goodput`: its progress
+    by nodes, where its batch adapts and that is known; `counts` says, in words, by what goodput counts it."""
 
     mode: str
     may_ask_for: int
     points: list[list[float]]
+    goodput: list[list[float]]
+    counts: str
     sizes: list[dict[str, Any]]
 
 
@@ -236,8 +239,25 @@ def scalability_view(
         "mode": own.scalability.value,
         "may_ask_for": own.fitting(max(estimate.n_max for estimate in estimated.values())),
         "points": [list(point) for point in estimated[None].points],
+        "goodput": [list(point) for point in estimated[None].goodput],
+        "counts": _counts(trainer, estimated[None].goodput),
         "sizes": rows,
     }
+
+
+def _counts(trainer: Trainer, goodput: Points) -> str:
+    """By what a trainer counts where nodes go by goodput, in words."""
+    if goodput:
+        return "goodput"
+    if trainer.spec.scalability is Scalability.GIVEN:
+        return "throughput: its curve is given"
+    batch = trainer.batch
+    if batch is None:
+        adapts = any(name == "initial" for name, _ in trainer.spec.batch)
+        return "throughput: its noise is not known yet" if adapts else "throughput: its batch is fixed"
+    if batch.noise is None:
+        return "throughput: the noise that it reports is no number of 0 or more"
+    return "throughput: the times of its steps make no model"
 
 
 def costs_view(trainer: Trainer, others: list[Trainer], programs: SharedObservations) -> CostsView:

@@ -1,0 +1,26 @@
+"""Nodes go by goodput: with a real daemon, and trainers whose runs measure the noise of their gradients."""
+
+from __future__ import annotations
+
+from tests.support.site import running_at_will
+from tests.support.waiting import LONG_S
+
+NAMES = ("quiet", "noisy")
+
+
+def test_a_trainer_with_small_noise_gets_fewer_nodes_than_one_with_large() -> None:
+    with running_at_will(*"abcd", objective="goodput", t_fwd_s=600) as site:
+        for name, noise in zip(NAMES, (0.0, 400.0), strict=True):
+            site.submit(name, "adapt.py", str(noise), n_max=3, scalability="auto", curve=None)
+        site.change(give="abcd")
+
+        def decided() -> bool:
+            quiet, noisy = (site.trainer(name) for name in NAMES)
+            known = all(t["scalability"]["counts"] == "goodput" for t in (quiet, noisy))
+            return known and (len(quiet["members"]), len(noisy["members"])) == (1, 3)
+
+        site.until(decided, LONG_S, "noise decides")
+        quiet, noisy = (site.trainer(name)["metrics"] for name in NAMES)
+        assert quiet["goodput.noise"] < 1
+        assert noisy["goodput.noise"] > 100
+        assert quiet["goodput.batch"] < noisy["goodput.batch"]

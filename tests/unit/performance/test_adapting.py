@@ -1,0 +1,141 @@
+"""Goodput of trainers whose batch adapts, from what their runs report."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bftrainer.model.events import Measured
+from bftrainer.model.trainer import AdaptingBatch, Observations, Trainer, TrainerSpec, batch_of
+from bftrainer.performance import adapting, estimate, observe
+from bftrainer.performance.goodput import SystemModel, efficiency
+
+SYSTEM = SystemModel(alpha_grad=0.02, beta_grad=0.0005, alpha_node=0.01, beta_node=0.001, gamma=1.5)
+BATCH = AdaptingBatch(batch=64, at_once=64, initial=64, most=2048, most_at_once=256, workers=1, noise=500.0)
+FIGURES = {
+    "goodput.batch": 64.0,
+    "goodput.at_once": 64.0,
+    "goodput.initial": 64.0,
+    "goodput.max": 2048.0,
+    "goodput.max_per_worker": 256.0,
+    "goodput.workers": 1.0,
+    "goodput.noise": 500.0,
+}
+
+
+NOTHING = Observations()
+
+
+def rate_of(n: int, batch: AdaptingBatch, slower: float = 1.0) -> float:
+    """Samples/s of a trainer of this system."""
+    return batch.batch / (slower * float(SYSTEM.iteration_time(n, n, batch.batch / n)))
+
+
+def seen(
+    slower: float = 1.0, sizes: tuple[int, ...] = (1, 2, 4), before: Observations = NOTHING
+) -> Observations:
+    for n in sizes:
+        for total in (64, 128, 256):
+            batch = replace(BATCH, batch=total, at_once=256)
+            before = observe.with_step(before, None, n, batch, rate_of(n, batch, slower))
+    return before
+
+
+def test_what_a_run_reports_of_its_batch_is_taken_over() -> None:
+    assert batch_of(FIGURES) == BATCH
+    assert batch_of({"loss": 1.0}) is None
+
+
+@pytest.mark.parametrize("noise", [math.nan, -1.0, math.inf, 1e31])
+def test_what_is_no_noise_counts_as_unknown(noise: float) -> None:
+    found = batch_of({**FIGURES, "goodput.noise": noise})
+    assert found == replace(BATCH, noise=None)
+    assert adapting.goodputs(found, adapting.times_of(seen(), seen(), None), (1, 2)) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max", 63.0),
+        ("batch", 4096.0),
+        ("at_once", 300.0),
+        ("workers", 0.0),
+        ("initial", math.nan),
+        ("max", 1e300),
+    ],
+)
+def test_limits_that_contradict_each_other_are_no_batch(name: str, value: float) -> None:
+    assert batch_of({**FIGURES, f"goodput.{name}": value}) is None
+
+
+@given(st.dictionaries(st.sampled_from(sorted(FIGURES)), st.floats()))
+def test_whatever_is_reported_has_a_goodput_or_none(wrong: dict[str, float]) -> None:
+    found = batch_of({**FIGURES, **wrong})
+    if found is None:
+        return
+    own = observe.with_step(Observations(), None, 2, found, 100.0)
+    points = adapting.goodputs(found, adapting.times_of(own, own, None), (1, 2, 5))
+    assert all(0 <= rate < math.inf for _, rate in points)
+    assert not points or points[0][1] > 0
+
+
+def test_goodput_is_that_of_the_best_batch_on_each_number_of_nodes() -> None:
+    nodes = (1, 2, 3, 4, 8)
+    found = adapting.goodputs(BATCH, adapting.times_of(seen(), seen(), None), nodes)
+    for n, rate in found:
+        shown = min(n, 4)  # more were not seen: they are believed to slow nothing down
+        best = max(
+            total
+            / float(SYSTEM.iteration_time(n, shown, total / n / passes, passes - 1))
+            * float(efficiency(500.0, 64, total))
+            for total in range(64, 2049, 8)
+            for passes in range(1, 9)
+            if total / n / passes <= 256 and (n > 1 or total == 64 or passes > 1)
+        )
+        assert rate == pytest.approx(best, rel=0.05)
+
+
+def test_more_noise_is_worth_more_nodes() -> None:
+    times = adapting.times_of(seen(), seen(), None)
+    low, high = (dict(adapting.goodputs(replace(BATCH, noise=n), times, (1, 8))) for n in (10.0, 1e5))
+    assert high[8] / high[1] > 2 * low[8] / low[1]
+
+
+def test_times_of_others_of_the_program_are_brought_to_the_trainers_own_speed() -> None:
+    own = seen(slower=2.0, sizes=(1,))
+    found = adapting.times_of(seen(), own, None)
+    assert found == adapting.times_of(seen(slower=2.0), seen(slower=2.0), None)
+    assert adapting.times_of(seen(), Observations(), None) == adapting.times_of(seen(), seen(), None)
+
+
+def test_times_that_no_model_fits_tell_nothing() -> None:
+    """As where a program changes its model while it trains."""
+    mixed = seen(slower=50.0, sizes=(1,), before=seen(sizes=(2, 4)))
+    odd = Observations(steps=tuple(s for i, s in enumerate((*mixed.steps, *seen(sizes=(1,)).steps)) if i % 2))
+    assert adapting.goodputs(BATCH, adapting.times_of(odd, odd, None), (1, 2)) == ()
+    assert adapting.goodputs(BATCH, (), (1, 2)) == ()
+
+
+def test_kinds_of_steps_that_were_not_measured_for_long_make_room() -> None:
+    own = Observations()
+    for total in range(64, 64 + 2 * observe.MOST_STEPS):
+        own = observe.with_step(own, None, 1, replace(BATCH, batch=total, at_once=256), 100.0)
+    assert len(own.steps) == observe.MOST_STEPS
+    assert own.steps[-1][3] == 63 + 2 * observe.MOST_STEPS
+
+
+def test_who_has_no_noise_yet_begins_with_the_speed_that_others_of_its_program_have_shown() -> None:
+    spec = TrainerSpec(name="t", command=("python", "a.py"), n_min=1, n_max=16)
+    first, second = (Trainer(id=i, spec=spec, submitted_at=0.0) for i in (1, 2))
+    programs: estimate.SharedObservations = {}
+    for n in (1, 2, 4):
+        event = Measured(time=0.0, trainer=1, generation=0, point=(n, rate_of(n, BATCH)), batch=BATCH)
+        first, programs = estimate.with_measurement(first, programs, event, "")
+    one, other = (found[None] for found in estimate.estimates_of((first, second), programs))
+    assert [n for n, _ in one.goodput] == [n for n, _ in one.points] == list(range(1, 9))
+    assert (other.goodput, other.points) == ((), one.points)
+    assert other.progress == one.points
