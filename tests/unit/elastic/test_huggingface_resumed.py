@@ -17,6 +17,7 @@ from bftrainer.elastic.attach.job import Job
 transformers = pytest.importorskip("transformers")
 accelerate = pytest.importorskip("accelerate")
 safetensors_torch = pytest.importorskip("safetensors.torch")
+ExportableState = importlib.import_module("transformers.trainer_callback").ExportableState
 resumed = importlib.import_module("bftrainer.elastic.frameworks.huggingface.resume")
 huggingface = importlib.import_module("bftrainer.elastic.frameworks.huggingface.callback")
 
@@ -110,6 +111,45 @@ def test_batches_of_an_evaluation_are_divided_by_their_own_items_and_steps_by_th
     monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     process(tmp_path, monkeypatch, None, "steps", kind=Looks)
     assert seen == {(True, True), (False, False)}
+
+
+class Counts(transformers.TrainerCallback, ExportableState):  # type: ignore[misc,name-defined]
+    """Keeps its count among the arguments of its constructor, and what `own` is nowhere."""
+
+    def __init__(self, count: int = 0, own: str = "") -> None:
+        self.count, self.own = count, own
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.count += 1
+
+    def state(self) -> dict[str, Any]:
+        return {"args": {"count": self.count}, "attributes": {}}
+
+
+class CountsElsewhere(Counts):
+    """Keeps it in an attribute of another name."""
+
+    @property
+    def count(self) -> int:  # type: ignore[override]
+        return self.within
+
+    @count.setter
+    def count(self, value: int) -> None:
+        self.within = value
+
+
+@pytest.mark.parametrize(("kind", "own"), [(Counts, "the script's"), (CountsElsewhere, "")])
+def test_what_a_callback_keeps_among_the_arguments_of_its_constructor_goes_on(
+    kind: type[Any], own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "_begun", set[Any]())
+    kept = []
+    for leave_after in (2, 3, None):
+        monkeypatch.setattr(checkpoints, "_begun", set[Any]())
+        kept.append(kind(own="the script's"))
+        process(tmp_path, monkeypatch, leave_after, "steps", also=[kept[-1]])
+    assert [each.count for each in kept] == [2, 3, 4]
+    assert kept[-1].own == own
 
 
 @pytest.mark.parametrize(("every", "stops_at"), [("steps", 4), ("epoch", 8)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,6 @@ import torch
 from safetensors import safe_open
 from torch.utils.data import IterableDataset
 from transformers import Trainer
-from transformers.trainer_callback import ExportableState
 
 from bftrainer.elastic.checks.own_weights import LOOKED_AT
 from bftrainer.elastic.frameworks.huggingface.evaluation import make_even
@@ -72,14 +71,20 @@ def _load_into(callbacks: list[Any], trainer: Any) -> None:
         if not any(each is one for one in callbacks):
             new = next(one for one in made if type(one) is type(each))
             made.remove(new)
-            for name in _exported(new):
-                setattr(each, name, getattr(new, name))
+            for name, value in _restored(new, stored[type(each).__name__]).items():
+                setattr(each, name, value)
     callbacks[:] = before
 
 
-def _exported(callback: Any) -> Collection[str]:
-    """The names of the attributes that go with checkpoints."""
-    return callback.state()["attributes"].keys() if isinstance(callback, ExportableState) else ()
+def _restored(new: Any, stored: Any) -> dict[str, Any]:
+    """What Hugging Face has restored in a callback that it has made anew: the attributes of the checkpoint,
+    and those that its constructor has made of the checkpoint's arguments. Where no attribute has the name of
+    one of these, it may be any."""
+    kept = stored[0] if isinstance(stored, list) else stored  # those of one class have the same names
+    arguments = kept.get("args", {})
+    if any(name not in vars(new) for name in arguments):
+        return dict(vars(new))
+    return {name: getattr(new, name) for name in (*arguments, *kept.get("attributes", {}))}
 
 
 def order_differs(loader: Any) -> bool:
