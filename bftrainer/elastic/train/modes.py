@@ -18,24 +18,30 @@ class Modes:
 
     Args:
         models: by name.
-        trainer: its number; another trainer that goes on from the checkpoints has its own way.
+        trainer: its number; another trainer that goes on from the checkpoints has its own way, unless its
+            script begins with the same layers in evaluation mode.
     """
 
     def __init__(self, models: Mapping[str, torch.nn.Module], trainer: int) -> None:
         self._models, self._trainer = models, trainer
         self._coming: dict[str, Any] | None = None
+        self._began = self._layers()
 
     def state_dict(self) -> dict[str, Any]:
         """Its part of the training state, of the models that are in training mode as a whole."""
         if self._coming is not None:
             return self._coming
-        layers = {name: evaluating(model) for name, model in self._models.items() if model.training}
+        layers = self._layers()
         count = sum(len(each) for each in layers.values())  # a number, as nodes compare numbers
-        return {"trainer": str(self._trainer), "count": count, "layers": layers}
+        return {"trainer": str(self._trainer), "count": count, "began": self._began, "layers": layers}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over the modes when the next turn begins: until then the script may say `model.train()`."""
-        self._coming = state_dict if state_dict["trainer"] == str(self._trainer) else None
+        is_own = state_dict["trainer"] == str(self._trainer) or state_dict.get("began") == self._began
+        self._coming = state_dict if is_own else None
+
+    def _layers(self) -> dict[str, list[str]]:
+        return {name: evaluating(model) for name, model in self._models.items() if model.training}
 
     def begin(self) -> None:
         """A turn of the loop begins."""

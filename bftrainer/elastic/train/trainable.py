@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from bftrainer.elastic.process.warnings import note
+
 PART = "trainable parameters"
 """The name of its part of the training state; no part of a script can have it."""
 
@@ -19,7 +21,8 @@ class Trainable:
 
     Args:
         models: by name.
-        trainer: its number; another trainer that goes on from the checkpoints freezes what it wants to.
+        trainer: its number; another trainer that goes on from the checkpoints freezes what it wants to,
+            unless its script begins with the same ones frozen.
     """
 
     def __init__(self, models: Mapping[str, torch.nn.Module], trainer: int) -> None:
@@ -31,6 +34,7 @@ class Trainable:
         self._all = [*found.values()]
         self._ever: set[str] = set()
         self._never = self._all  # of these
+        self._began = self._frozen()
         self.renew()
 
     def renew(self) -> None:
@@ -53,16 +57,23 @@ class Trainable:
 
     def state_dict(self) -> dict[str, Any]:
         """Its part of the training state."""
-        frozen = [name for name, p in self._all if not p.requires_grad]
+        frozen = self._frozen()
         about = {"trainer": str(self._trainer), "count": len(frozen)}  # a number, as nodes compare numbers
-        return {**about, "frozen": frozen, "averaged": sorted(self._ever)}
+        return {**about, "began": self._began, "frozen": frozen, "averaged": sorted(self._ever)}
+
+    def _frozen(self) -> list[str]:
+        return [name for name, p in self._all if not p.requires_grad]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Freeze and unfreeze as the members, or the trainer before its restart, have done."""
-        if state_dict["trainer"] != str(self._trainer):
+        if state_dict["trainer"] != str(self._trainer) and state_dict.get("began") != self._began:
             return
+        self._began = state_dict.get("began", self._began)
         self._ever, self._never = {*state_dict["averaged"]}, self._all
         frozen = {*state_dict["frozen"]}
         for name, p in self._all:
             if p.requires_grad is (name in frozen):
                 p.requires_grad_(name not in frozen)
+        if (of := state_dict["trainer"]) != str(self._trainer) and state_dict["frozen"] != self._began:
+            count = f"{len(frozen)} of {len(self._all)}"
+            note(f"{count} parameters are frozen, as trainer {of} had them in the end")

@@ -35,7 +35,13 @@ def test_a_newcomer_has_the_modes_of_the_members_when_its_next_turn_begins() -> 
     of_other = Modes({"": other}, 2)
     of_other.load_state_dict(told)
     of_other.begin()
-    assert evaluating(other) == [], "a trainer that goes on from another has its own way"
+    assert evaluating(other) == evaluating(member), "another trainer whose script begins alike goes on, too"
+    with_own = net()
+    with_own[2].eval()
+    of_own = Modes({"": with_own}, 3)
+    of_own.load_state_dict(told)
+    of_own.begin()
+    assert evaluating(with_own) == ["2"], "one whose script begins otherwise has its own way"
 
 
 def test_a_model_in_evaluation_mode_as_a_whole_says_nothing_of_its_layers() -> None:

@@ -40,6 +40,20 @@ def test_a_newcomer_freezes_what_the_members_have_frozen() -> None:
     assert flags(other) == [False, False, True, True], "a trainer that goes on from another has its own way"
 
 
+def test_a_resumed_trainer_goes_on_with_what_was_frozen_where_its_script_begins_alike() -> None:
+    first, resumed = net(), net()
+    of_first = Trainable({"": first}, 1)
+    first[0].requires_grad_(True)
+    first[1].bias.requires_grad_(False)
+    of_first.renew()
+    of_resumed = Trainable({"": resumed}, 2)
+    of_resumed.load_state_dict(of_first.state_dict())
+    assert flags(resumed) == flags(first) == [True, True, True, False]
+    again = net()
+    Trainable({"": again}, 3).load_state_dict(of_resumed.state_dict())
+    assert flags(again) == flags(first), "also from a trainer that was resumed itself"
+
+
 @pytest.mark.parametrize("layers", [0, 1])
 def test_layers_and_groups_that_came_later_are_told_where_they_are_missing(layers: int) -> None:
     def state(extra: int) -> TrainingState:
