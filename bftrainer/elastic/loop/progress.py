@@ -18,6 +18,17 @@ from bftrainer.elastic.state.training_state import TrainingState
 REPORT_EVERY_S = 0.5
 PREPARE_S = 5.0
 """So long after its start a worker makes the memory of snapshots ready, if no checkpoint is due before."""
+LOSS_EVERY_S = 600.0
+"""The mean time between losses of all nodes at once that checkpoints are made for: a very busy pool's."""
+
+
+def checkpoint_interval_s(every_s: float, cost_s: float) -> float:
+    """How long after a checkpoint that stopped training for `cost_s` the next one is due.
+
+    That is the interval with which least is lost, to checkpoints and to what all nodes' losses undo (Young,
+    "A first order approximation to the optimum checkpoint interval", 1974), but at least `every_s`.
+    """
+    return max(every_s, math.sqrt(2.0 * cost_s * LOSS_EVERY_S))
 
 
 class Progress:
@@ -34,7 +45,7 @@ class Progress:
         self._checkpoints = Checkpoints(orders.checkpoint_dir, orders.folder)
         self.saver = Saver(state, self._checkpoints, channel, orders.slots)
         """Writes the checkpoints."""
-        self._checkpoint_every_s = orders.checkpoint_every_s
+        self._checkpoint_every_s = self._next_in_s = orders.checkpoint_every_s
         self._reported: Position | None = None
         self._reported_at = self._saved_at = time.monotonic()
         self._prepare_at = self._saved_at + min(PREPARE_S, orders.checkpoint_every_s / 2)
@@ -58,9 +69,11 @@ class Progress:
         if now >= self._prepare_at:
             self._prepare_at = math.inf
             self.saver.prepare()
-        if now - self._saved_at >= self._checkpoint_every_s and not self.saver.busy:
+        if now - self._saved_at >= self._next_in_s and not self.saver.busy:
+            begun = time.monotonic()
             self.saver.save(generation, wait=False)
-            self._saved_at = now
+            cost_s = time.monotonic() - begun
+            self._saved_at, self._next_in_s = now, checkpoint_interval_s(self._checkpoint_every_s, cost_s)
 
     def resume(self) -> bool:
         """Put the newest checkpoint into the state. False: there is none.

@@ -50,8 +50,9 @@ class Saver:
 
     @property
     def busy(self) -> bool:
-        """Whether a checkpoint is being written in the background."""
-        return len(self._free) < len(self._memory)
+        """Whether a checkpoint is being written in the background, or memory for one is made ready."""
+        is_preparing = self._preparing is not None and self._preparing.is_alive()
+        return is_preparing or len(self._free) < len(self._memory)
 
     @property
     def error(self) -> str:
