@@ -108,7 +108,8 @@ class Overlapped:
         if self.watch is not None and self._group.size > 1:
             self.watch(bucket.parameters(), bucket.gradients(), self._weight)
         future: Future[torch.Tensor] = Future(devices=[buffer.device] if buffer.is_cuda else None)
-        buffer.mul_(self._weight) if self._weight else buffer.zero_()
+        if self._weight != 1.0:  # that of a run's only member
+            buffer.mul_(self._weight) if self._weight else buffer.zero_()
         moved, pending = self._group.moved(buffer), Pending(None)
         with self._noted():
             pending = self._group.begin_all_reduce(as_real(moved))
