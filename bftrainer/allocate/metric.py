@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
@@ -11,6 +12,8 @@ from bftrainer.performance import curve
 
 Objective = Callable[[Points, Points, float], Points]
 """A trainer's speeds by size, those whose one node is the unit, its priority -> the worth of each size."""
+NO_SPEED = 0.1
+"""The speed-up that a trainer without nodes counts as where it would count without end."""
 MOST_GAIN = 2.0
 """By so much n nodes may be faster than n times one node: caches explain some of it, and no more."""
 
@@ -28,6 +31,20 @@ def efficiency(speeds: Points, unit: Points, priority: float) -> Points:
 def goodput(speeds: Points, unit: Points, priority: float) -> Points:
     """The speed-up over one node, as `efficiency`, where speeds are goodputs (Pollux, equation 15)."""
     return efficiency(speeds, unit, priority)
+
+
+def powered(speedups: Points, power: float) -> Points:
+    """Speed-ups as they count in their p-norm, as in the final version of Pollux: the sum over trainers is
+    largest where the norm is. It is the mean with a power of 1, the geometric mean with 0, the harmonic one
+    with -1.
+
+    Up to 0 a trainer without nodes counts as one of speed-up `NO_SPEED`, or it would outweigh all others.
+    """
+    if power > 0:
+        return tuple((n, speedup**power) for n, speedup in speedups)
+    if power == 0:
+        return tuple((n, math.log1p(speedup / NO_SPEED)) for n, speedup in speedups)
+    return tuple((n, NO_SPEED**power - (speedup + NO_SPEED) ** power) for n, speedup in speedups)
 
 
 def score(speeds: Points, unit: Points, priority: float) -> Points:
@@ -97,19 +114,23 @@ def metric(
     *,
     progress: Points = (),
     progress_unit: Points = (),
+    power: float = 1.0,
 ) -> Points:
     """The objective metric O_j as a curve of its own; `text` as for `parse`.
 
     `unit` is the curve whose one node efficiency counts in, if not `points` itself: a trainer's curves
     on several classes of nodes must be counted in one unit to be compared. Goodput counts by `progress`, on
-    the same numbers of nodes, and its unit; by `points`, with efficiency 1, where that is empty.
+    the same numbers of nodes, and its unit; by `points`, with efficiency 1, where that is empty. `power`: as
+    for `powered`.
     """
     if not points:
         return points
     speeds = points, unit or points
     goodputs = (progress, progress_unit or progress) if progress else speeds
     parts = [
-        (share, OBJECTIVES[name](*(goodputs if name == "goodput" else speeds), priority))
+        (share, powered(goodput(*goodputs, priority), power))
+        if name == "goodput"
+        else (share, OBJECTIVES[name](*speeds, priority))
         for name, share in parse(text)
     ]
     if len(parts) == 1 and parts[0][0] == 1.0:

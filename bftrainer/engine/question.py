@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -74,6 +75,9 @@ def _candidate(
     now: float,
 ) -> Candidate:
     settings, points, progress = state.settings, estimates[None].points, estimates[None].progress
+    worth_of = partial(
+        metric.metric, settings.objective, priority=t.spec.priority, power=settings.goodput_power
+    )
     n_min, n_max = limits(t, estimates, state.programs, settings.profile_sizes, now)
     if t.nodes and now < t.steady_until:
         n_max = max(n_min, len(t.nodes))
@@ -87,25 +91,15 @@ def _candidate(
         n_min=n_min,
         n_max=n_max,
         current=len(t.nodes),
-        curve=metric.metric(settings.objective, points, t.spec.priority, progress=progress),
-        across=metric.metric(settings.objective, t.spec.across or (), t.spec.priority, points),
+        curve=worth_of(points, progress=progress),
+        across=worth_of(t.spec.across or (), unit=points),
         weight=weight_of(t, settings, now),
         costs=costs,
         held=tuple(len(nodes & t.nodes) for _, nodes in groups) if t.nodes else (),
         sizes=t.spec.sizes,
         curves=tuple((name, ()) for name in small if groups)
         + tuple(
-            (
-                name,
-                metric.metric(
-                    settings.objective,
-                    own.points,
-                    t.spec.priority,
-                    points,
-                    progress=own.progress,
-                    progress_unit=progress,
-                ),
-            )
+            (name, worth_of(own.points, unit=points, progress=own.progress, progress_unit=progress))
             for name, own in estimates.items()
             if name is not None
         ),

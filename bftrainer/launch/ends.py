@@ -124,7 +124,7 @@ class Ends(ABC, Generic[T]):
         """Whether a worker that has ended with exit code 0 is the one that ends its trainer."""
         if launched.finisher:
             return launched.finisher == node
-        return launched.spec.samples is None and not leaving and self._leads(launched, node)
+        return launched.spec.work is None and not leaving and self._leads(launched, node)
 
     def _leads(self, launched: T, node: str) -> bool:
         """Whether the script's end on this node is the trainer's, if its spec names no amount of work."""

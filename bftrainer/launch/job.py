@@ -268,9 +268,9 @@ class LaunchedTrainer:
     def untold(self, node: str) -> str:
         """Why it is in vain to run a script again that has ended with exit code 0 on this node: it tells of
         nothing, and its spec asks for samples. Empty if it is not."""
-        if self.spec.samples is None or self.has_told:
+        if self.spec.work is None or self.has_told:
             return ""
-        return self.untold_samples.say(node=node, samples=self.spec.samples)
+        return self.untold_samples.say(node=node, samples=self.spec.work)
 
     def keep(self, kept: int | None) -> str:
         """Note the step of the last checkpoint, as no member has the state any more. Returns what is lost
@@ -295,6 +295,8 @@ class LaunchedTrainer:
 
     def fell_short(self) -> str:
         """The reason for a loss where a program ended with exit code 0 and work left."""
-        if self.spec.samples is None:
+        if self.spec.work is None:
             return "the program ended by itself (exit code 0) while rank 0 went on"
+        if self.spec.samples is None:
+            return f"the program ended by itself before its progress was worth {self.spec.work} samples"
         return f"the program ended by itself after {self.samples} of {self.spec.samples} samples"

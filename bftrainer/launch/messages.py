@@ -76,6 +76,7 @@ def start(launched: LaunchedTrainer, node: str, folders: Folders, how: StartConf
         "turns": spec.takes_turns,
         "worker": {
             "samples": spec.samples,
+            "progress": spec.progress,
             "checkpoint_dir": str(folders.checkpoints(trainer, spec)),
             "checkpoint_every_s": spec.checkpoint_every_s,
             "batch": dict(spec.batch),

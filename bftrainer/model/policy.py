@@ -44,6 +44,7 @@ class EngineSettings:
     allocator: str = "auto"
     solver: str = "highs"
     objective: str = "throughput"
+    goodput_power: float = 1.0
     t_fwd_s: float | None = 120.0
     max_parallel: int | None = 10
     nodes_per_trainer: float | None = None

@@ -129,7 +129,8 @@ class TrainerSpec:
     """What a user asks for: one elastic training run (section 3.1 of the paper).
 
     It runs on no node, or on as many as `sizes` allows from `n_min` to `n_max`, which are such sizes, too.
-    `samples` is the work to do; None means that the script ends by itself. `curve` and `costs` are None if
+    `samples` is the work to do, or `progress`, in samples by what they are worth beside those of the initial
+    batch; without both the script ends by itself. `curve` and `costs` are None if
     nothing is known of them beforehand.
 
     With `gpus` its sizes count GPUs, which may be parts of nodes: `curve` is then that of GPUs of one node,
@@ -146,6 +147,7 @@ class TrainerSpec:
     sizes: AllowedSizes = EVERY_SIZE
     launcher: str = "native"
     samples: int | None = None
+    progress: int | None = None
     curve: Points | None = None
     costs: RescaleCosts | None = None
     scalability: Scalability = Scalability.AUTO
@@ -170,6 +172,11 @@ class TrainerSpec:
     whole: int = 0
     takes_turns: bool = False
     memory: int = 0
+
+    @property
+    def work(self) -> int | None:
+        """The samples to do, however they count; None: the script ends by itself."""
+        return self.samples or self.progress
 
     def fitting(self, nodes: int) -> int:
         """The largest size at which it can run on at most so many nodes; 0 if there is none."""

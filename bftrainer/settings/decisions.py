@@ -128,6 +128,18 @@ class DecisionSettings(SharingSettings):
             commands=BOTH,
         ),
     ] = DEFAULT.objective
+    goodput_power: Annotated[
+        float,
+        Field(ge=-2, le=10, allow_inf_nan=False),
+        Setting(
+            help="with goodput in the objective: the power p of the speed-ups, whose p-norm is maximised; 1: "
+            "their mean, 0: their geometric mean, -1: their harmonic mean",
+            more="The lower, the more those count that have few nodes. Up to 0, a trainer without nodes "
+            "counts as one of speed-up 0.1.",
+            live=True,
+            commands=BOTH,
+        ),
+    ] = DEFAULT.goodput_power
     t_fwd_s: Annotated[
         Positive | None,
         Setting(

@@ -125,6 +125,7 @@ def convert(
         workers=spec.workers(),
         launcher=spec.launcher,
         samples=spec.work.samples if isinstance(spec.work, Work) else None,
+        progress=spec.work.progress if isinstance(spec.work, Work) else None,
         curve=spec.points(),
         costs=_costs(spec.rescale),
         scalability=Scalability(spec.scalability),

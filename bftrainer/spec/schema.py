@@ -120,9 +120,20 @@ class Rescale(Strict):
 
 
 class Work(Strict):
-    """The work is done after so many samples, counted over all nodes."""
+    """The work is done after so many samples, counted over all nodes. Those of `progress` count by what they
+    are worth beside those of the initial batch, where it adapts."""
 
-    samples: Annotated[Whole, Field(ge=1, le=10**15)]
+    samples: Annotated[Whole, Field(ge=1, le=10**15)] | None = None
+    progress: Annotated[Whole, Field(ge=1, le=10**15)] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Work:
+        if (self.samples is None) is (self.progress is None):
+            raise ValueError(
+                "work: give samples: N, or progress: N (samples by what they are worth), one of the two; or "
+                "until_exit"
+            )
+        return self
 
 
 class _Checkpoint(Strict):
@@ -269,6 +280,15 @@ class Spec(Strict):
         ):
             if given is not None:
                 raise ValueError(FOR_TORCHRUN.say(key=key, given=given, launcher=self.launcher))
+        return self
+
+    @model_validator(mode="after")
+    def _progress_is_of_native_scripts(self) -> Spec:
+        if isinstance(self.work, Work) and self.work.progress and self.launcher != "native":
+            raise ValueError(
+                f"work.progress: {self.work.progress}: only elastic.Run (launcher: native) knows what "
+                f"samples are worth; with launcher: {self.launcher} give work: {{samples: N}}"
+            )
         return self
 
     @model_validator(mode="after")

@@ -24,3 +24,16 @@ def test_a_trainer_with_small_noise_gets_fewer_nodes_than_one_with_large() -> No
         assert quiet["goodput.noise"] < 1
         assert noisy["goodput.noise"] > 100
         assert quiet["goodput.batch"] < noisy["goodput.batch"]
+
+
+def test_work_by_progress_ends_after_more_samples_where_a_larger_batch_makes_them_worth_less() -> None:
+    with running_at_will("a") as site:
+        work = {"progress": 2400}
+        site.submit("noisy", "adapt.py", "100", work=work, n_max=1)
+        site.change(give="a")
+        site.until(
+            lambda: (site.trainer("noisy")["work"] or 0) > 2400, LONG_S, "it is known how long it takes"
+        )
+        ended = site.until_ended("noisy")
+        assert ended["status"] == "completed"
+        assert 2400 < ended["samples"] < 2400 * 8

@@ -130,7 +130,7 @@ def assembled(
         ValueError, TypeError: a combination that cannot work, with what to give instead.
     """
     orders = Orders.from_environment()
-    number, budget, spec = (orders.trainer, orders.samples, orders.batch) if orders else (0, None, {})
+    number, spec = (orders.trainer, orders.batch) if orders else (0, {})
     source = opened(samples.data, samples.at_once, samples.collate, samples.seed)
     policy = policies.chosen(samples.policy, source.batch_size, samples.accumulate, spec)
     what = trained(objects.model, objects.optimizer, objects.scheduler)
@@ -138,7 +138,8 @@ def assembled(
     adapting, step_size, at_once = _adapting(policy, what, source.batch_size, objects.scaler)
     stepped, update = Stepped(), Update(what, schedule, objects.scaler, how.clip_norm, step_size)
     freezing, modes = Trainable(what.models, number), Modes(what.models, number)
-    stopped, least = Stopped(samples.epochs, budget), least_of(what.models, samples.least_per_worker, at_once)
+    (budget, goal), least = _work(orders, policy), least_of(what.models, samples.least_per_worker, at_once)
+    stopped = Stopped(samples.epochs, budget, goal)
     state = own_state(objects, what, stepped) | {"pace": update.pace}
     state |= {UNSAVED: UnsavedBuffers(state), MODES: modes, STOPPED: stopped}
     state |= {TRAINABLE: freezing} if how.ddp is False else {}
@@ -147,7 +148,7 @@ def assembled(
     checks[:0] = [*watcher.watching.observers(what), *TakesTurns.of(orders, what.models.values(), averaging)]
     observers = _observing(checks, adapting, partial)
     training = TrainingState({**state, **observers.parts()})
-    count, cuts = passes(samples.epochs, orders), {"budget": budget, "least": least}
+    count, cuts = passes(samples.epochs, orders), {"budget": budget, "goal": goal, "least": least}
     batches = batches_of(source, step_size, epochs=count, stand_in=averaging.needs_batch, **cuts)
     peers = peers_of(
         orders,
@@ -157,7 +158,7 @@ def assembled(
         observers=observers,
         patience=Patience(agreed.timeout_s),
         stopped=stopped,
-        of=batches.samples,
+        of=batches.whole,
     )
     _connect(adapting, partial, update, batches, averaging, peers, least)
     schedule.compare(batches.epochs, *map(batches.steps, orders.ranks if orders else (1, 1)))
@@ -189,6 +190,15 @@ def own_state(objects: Objects, what: Trained, stepped: Stepped) -> dict[str, An
     state = {**own_parts.plain_only(what.parts()), **own_parts.checked(objects.parts)}
     state |= {"scaler": objects.scaler} if objects.scaler else {}
     return state | ({STEPPED: stepped} if what.is_several else {})
+
+
+def _work(orders: Orders | None, policy: Policy) -> tuple[int | None, float | None]:
+    """The spec's work: samples, and steps by what they are worth. With a fixed batch each sample counts 1."""
+    if orders is None or orders.progress is None:
+        return orders.samples if orders else None, None
+    if isinstance(policy, Adaptive):
+        return None, orders.progress / policy.initial
+    return orders.progress, None
 
 
 def _adapting(

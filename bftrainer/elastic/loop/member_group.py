@@ -40,7 +40,7 @@ class MemberGroup(SingleProcess):
         observers: compare the members by their digests, which ride on an exchange before each update.
         patience: with the other members.
         stopped: whether the script has ended the run, a part of the state.
-        of: the samples of the whole run; None: not known.
+        of: the samples of the whole run, as far as is known at a position; None: not known.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class MemberGroup(SingleProcess):
         observers: Observers,
         patience: Patience,
         stopped: Stopped,
-        of: int | None = None,
+        of: Callable[[Position], int | None] | None = None,
     ) -> None:
         super().__init__(state, joined)
-        self._stopped, self.budget = stopped, orders.samples
+        self._stopped, self.budget = stopped, orders.samples or orders.progress
         self._membership = Membership(orders, device, patience)
         self._occupied = Occupied(self._membership.busy, patience.timeout_s)
         self._progress = Progress(state, self._membership.channel, orders, of)
@@ -290,7 +290,7 @@ def peers_of(
     observers: Observers,
     patience: Patience,
     stopped: Stopped,
-    of: int | None,
+    of: Callable[[Position], int | None],
 ) -> SingleProcess:
     """The processes with which this one trains: those that the daemon publishes; none without `orders`."""
     if orders is None:

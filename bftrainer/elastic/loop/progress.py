@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 from bftrainer.elastic.process import warnings
@@ -34,13 +35,19 @@ def checkpoint_interval_s(every_s: float, cost_s: float) -> float:
 class Progress:
     """Reports and checkpoints of one worker. Times are `time.monotonic()`, in seconds.
 
-    `of`: the samples of the whole run; None: not known.
+    `of`: the samples of the whole run, as far as is known at a position; None: not known.
     """
 
-    def __init__(self, state: TrainingState, channel: Channel, orders: Orders, of: int | None = None) -> None:
+    def __init__(
+        self,
+        state: TrainingState,
+        channel: Channel,
+        orders: Orders,
+        of: Callable[[Position], int | None] | None = None,
+    ) -> None:
         self.metrics = Figures(orders.max_metrics)
         """The latest figures that the script has reported, by name."""
-        self._state, self._channel, self._of = state, channel, whole_training(of or None)
+        self._state, self._channel, self._of = state, channel, of
         self._folder = orders.checkpoint_dir
         self._checkpoints = Checkpoints(orders.checkpoint_dir, orders.folder)
         self.saver = Saver(state, self._checkpoints, channel, orders.slots)
@@ -103,7 +110,7 @@ class Progress:
             samples=position.samples,
             epoch=position.epoch,
             metrics=self.metrics,
-            of=self._of,
+            of=whole_training((self._of(position) or None) if self._of else None),
             warned=warnings.last(),
             saved=self.saver.saved,
             **more,

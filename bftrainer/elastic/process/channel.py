@@ -39,6 +39,7 @@ class Orders:
     samples: int | None  # the work; None: until the script ends
     checkpoint_dir: str
     checkpoint_every_s: float
+    progress: int | None = None  # the work in samples by what they are worth, in place of `samples`
     batch: dict[str, Any] = field(default_factory=dict)  # overrides the script's, see `policy.overridden`
     partial: dict[str, Any] = field(default_factory=dict)  # overrides the script's, see `partial.options`
     n_min: int = 0  # the fewest nodes that the spec allows, and the most; 0: the agent did not say

@@ -37,6 +37,7 @@ class Batches(ABC):
         policy: how many samples a step takes.
         epochs: after so many passes there is nothing left; None: passes do not count.
         budget: after so many samples there is nothing left; None: samples do not count.
+        goal: after so many steps there is nothing left, by what they are worth; None: they do not count.
         stand_in: whether a rank without samples works on a stand-in, of weight 0.
         least: a rank has no fewer samples of a step, or none.
     """
@@ -50,7 +51,9 @@ class Batches(ABC):
         budget: int | None,
         stand_in: bool,
         least: int = 1,
+        goal: float | None = None,
     ) -> None:
+        self._goal = goal
         self.batch_size, self._policy, self._least = batch_size, policy, least
         self._epochs, self._budget, self._stand_in = epochs, budget, stand_in
         self._place: int | None = 0
@@ -92,9 +95,22 @@ class Batches(ABC):
 
     def complete(self, position: Position) -> bool:
         """Whether nothing is left to train on at `position`."""
-        return (self._budget is not None and position.samples >= self._budget) or (
-            self._epochs is not None and position.epoch >= self._epochs
+        return (
+            (self._budget is not None and position.samples >= self._budget)
+            or (self._epochs is not None and position.epoch >= self._epochs)
+            or self._has_come_to_goal(position)
         )
+
+    def _has_come_to_goal(self, position: Position) -> bool:
+        return self._goal is not None and position.progress >= self._goal
+
+    def whole(self, position: Position) -> int | None:
+        """The samples of the whole run as far as is known at `position`: towards a goal, each is taken to be
+        worth what those before were."""
+        if self._goal is None:
+            return self.samples
+        towards = math.ceil(position.samples * self._goal / position.progress) if position.step else None
+        return min((count for count in (towards, self.samples) if count is not None), default=None)
 
     @abstractmethod
     def share(self, position: Position) -> RankShare:

@@ -15,13 +15,13 @@ class Stopped:
 
     All nodes may be lost in the code after the loop, or in the step in which the members agree on the end.
     The run that goes on from a checkpoint of that time takes no further step then. One that has another end,
-    such as more `epochs` or samples (`budget`), goes on.
+    such as more `epochs`, samples (`budget`) or progress (`goal`), goes on.
     """
 
-    def __init__(self, epochs: int | None, budget: int | None) -> None:
+    def __init__(self, epochs: int | None, budget: int | None, goal: float | None = None) -> None:
         self.is_said = False
         self._had_another_end = False  # the one that was loaded last, and had been stopped
-        self._end = f"{epochs} epochs, {budget} samples"
+        self._end = f"{epochs} epochs, {budget} samples" + (f", {goal} steps" if goal else "")
 
     def state_dict(self) -> dict[str, Any]:
         """Its part of the training state. In words, as nodes may differ in it for a step: one node's call of

@@ -192,6 +192,6 @@ def passes(epochs: int | None, orders: Orders | None) -> int | None:
         raise ValueError(EPOCHS.say(epochs=epochs))
     if epochs is None and orders is None:
         return 1
-    if epochs is None and orders is not None and orders.samples is None:
+    if epochs is None and orders is not None and not (orders.samples or orders.progress):
         warnings.warn(NO_END.say())
     return epochs

@@ -1,4 +1,4 @@
-"""Trains with a batch that adapts, for ever: adapt.py NOISE. The gradient noise scale is NOISE samples."""
+"""Trains with a batch that adapts, to the end of its work: adapt.py NOISE, the gradient noise in samples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Samples(torch.utils.data.Dataset[torch.Tensor]):
 model = torch.nn.Linear(1024, 1, bias=False)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
 policy = elastic.Adaptive(initial=8, max=64, max_per_worker=64)
-run = elastic.Run(model, optimizer, Samples(float(sys.argv[1])), policy=policy, epochs=10**6)
+run = elastic.Run(model, optimizer, Samples(float(sys.argv[1])), policy=policy)
 for rows in run:
     run.backward(run.model(rows).mean())
     time.sleep(FIXED_S + EACH_S * len(rows))

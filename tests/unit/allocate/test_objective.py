@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bftrainer.allocate import metric, value
 from bftrainer.model.problem import Candidate, NodeGroup, Problem
@@ -207,3 +210,35 @@ def test_where_a_trainer_is_compared_with_itself_a_lie_gains_little(objective: s
     assert metric.metric("throughput", ((1, 10.0), (4, 1e12))) == ((1, 10.0), (4, 1e12))
     mixed = metric.metric(f"throughput+{objective}", ((1, 10.0), (4, 1e12)))
     assert dict(mixed)[4] == pytest.approx(1e12), "only its throughput counts what it says"
+
+
+@given(
+    st.lists(st.floats(0.01, 50), min_size=3, max_size=3),
+    st.lists(st.floats(0.01, 50), min_size=3, max_size=3),
+    st.sampled_from([-2.0, -1.0, 0.0, 0.5, 1.0, 3.0]),
+)
+def test_sums_of_powers_are_ordered_as_their_p_norms(
+    one: list[float], other: list[float], power: float
+) -> None:
+    def norm(speedups: list[float]) -> float:
+        shown = [s if power > 0 else s + metric.NO_SPEED for s in speedups]
+        if power == 0:
+            return float(np.exp(np.mean(np.log(shown))))
+        return float(np.mean(np.power(shown, power)) ** (1 / power))
+
+    def total(speedups: list[float]) -> float:
+        return sum(dict(metric.powered(((1, s),), power))[1] for s in speedups)
+
+    if abs(norm(one) / norm(other) - 1) > 1e-6:
+        assert (total(one) > total(other)) is (norm(one) > norm(other))
+    assert all(metric.powered(((1, s),), power)[0][1] > 0 for s in one)
+
+
+def test_goodput_counts_progress_and_all_else_counts_speeds() -> None:
+    points, progress = ((1, 10.0), (2, 20.0)), ((1, 5.0), (2, 7.0))
+    assert dict(metric.metric("goodput", points, progress=progress)) == pytest.approx({1: 1.0, 2: 1.4})
+    assert metric.metric("goodput", points) == metric.metric("efficiency", points)
+    assert dict(metric.metric("efficiency", points, progress=progress)) == pytest.approx({1: 1.0, 2: 2.0})
+    assert dict(metric.metric("goodput", points, progress=progress, power=2.0))[2] == pytest.approx(1.96)
+    mixed = metric.metric("goodput + 2*efficiency", points, progress=progress, power=2.0)
+    assert dict(mixed)[2] == pytest.approx(1.96 + 4)

@@ -17,6 +17,8 @@ from bftrainer.elastic.adaptive import adapting as adapting_module
 from bftrainer.elastic.adaptive.batch import NUMBERS, Agreed, LiveBatch, Timed, TimedSize, merged
 from bftrainer.elastic.adaptive.choice import GROWTH, chosen, modelled
 from bftrainer.elastic.adaptive.noise import NoiseAverage
+from bftrainer.elastic.loop import assembly
+from bftrainer.elastic.process.channel import Orders
 from bftrainer.elastic.state.position import Position
 from bftrainer.elastic.train.batches import MicroBatch
 from bftrainer.elastic.train.policy import GAINS, MOST_SAMPLES, Adaptive, overridden
@@ -228,6 +230,40 @@ def test_progress_counts_steps_by_what_they_are_worth_and_so_does_the_schedule()
     assert found._parts.trained.schedulers[""].last_epoch == int(worth)
     assert live.factor(1) == pytest.approx(math.sqrt(8))
     each.close()
+
+
+def test_work_by_progress_is_done_once_steps_are_worth_it() -> None:
+    found = run(epochs=None)
+    found.start()
+    grown(found)
+    batches = found._parts.batches
+    batches._goal = 30.0
+    whole, steps = batches.whole(found.position), 0
+    assert whole == 203  # of one epoch: nothing is known yet of what steps are worth
+    for x, y, _ in found:
+        found.backward((found.model(x) - y).square().mean())
+        steps += found.step()
+        whole = batches.whole(found.position) or 0
+    worth = 32 / 4 * (1e3 + 4) / (1e3 + 32)
+    assert steps == math.ceil(30 / worth)
+    assert found.position.progress >= 30 > found.position.progress - worth
+    assert whole == math.ceil(32 * 30 / worth)
+
+
+@pytest.mark.parametrize(
+    ("work", "policy", "expected"),
+    [
+        ({"samples": 100}, Adaptive(initial=8, max=64), (100, None)),
+        ({"progress": 100}, Adaptive(initial=8, max=64), (None, 12.5)),
+        ({"progress": 100}, elastic.FixedGlobal(8), (100, None)),
+        ({}, Adaptive(initial=8, max=64), (None, None)),
+    ],
+)
+def test_samples_are_worth_less_only_where_a_batch_adapts(work: Any, policy: Any, expected: Any) -> None:
+    orders = {"fd": 0, "trainer": 1, "node": "a", "generation": 1, "address": "", "samples": None}
+    orders |= {"checkpoint_dir": "", "checkpoint_every_s": 5.0, **work}
+    assert assembly._work(Orders(**orders), policy) == expected
+    assert assembly._work(None, policy) == (None, None)
 
 
 def test_progress_is_the_number_of_steps_where_nothing_adapts() -> None:

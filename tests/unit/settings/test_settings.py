@@ -238,6 +238,7 @@ def test_every_setting_of_the_engine_reaches_it(nowhere: dict[str, str]) -> None
         "allocator": "milp",
         "solver": "scip",
         "objective": "efficiency",
+        "goodput_power": -1.0,
         "t_fwd_s": 7.0,
         "max_parallel": None,
         "nodes_per_trainer": 3.0,
