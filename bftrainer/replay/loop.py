@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import heapq
 import time as wall
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from typing import Protocol
 
 from bftrainer.allocate import decide
 from bftrainer.engine.state import State, Step
 from bftrainer.engine.step import step
-from bftrainer.model.events import Event, Measured, NodesChanged, TrainerEnded, TrainerSubmitted, WorkersReady
+from bftrainer.model.events import (
+    Event,
+    Measured,
+    NodesChanged,
+    PlanDue,
+    TrainerEnded,
+    TrainerSubmitted,
+    WorkersReady,
+)
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Plan, Problem
 from bftrainer.ports import Clock, Emit
@@ -74,20 +83,28 @@ def replay(
     simulate: Simulate = SimulatedLauncher,
     observer: Observer = NULL_OBSERVER,
 ) -> Result:
-    """Run the engine over [begin, end) (Unix seconds). Trainers submitted before `begin` wait at `begin`.
+    """Run the engine over [begin, end) (Unix seconds). Trainers submitted before `begin` wait at `begin`: the
+    first decision is about all of them.
 
-    `changes` are the changes of the pool and all other events from outside. Trainers are numbered from
-    1 in the order of `workload`. `simulate` makes the launcher.
+    `changes` are the changes of the pool and all other events from outside; the machine has the nodes that
+    ever join. Trainers are numbered from 1 in the order of `workload`. `simulate` makes the launcher.
 
     Deterministic: the same arguments give the same result, wall times aside.
     """
-    loop = _Loop(settings, begin, simulate, observer, progress)
+    loop = _Loop(_machine(changes, settings), begin, simulate, observer, progress)
     for id_, submission in enumerate(workload, start=1):
         loop.emit(TrainerSubmitted(time=max(begin, submission.time), trainer=id_, spec=submission.spec))
     for change in changes:
         loop.emit(change)
+    loop.emit(PlanDue(time=begin))
     loop.run(end)
     return Result(tally=loop.tally, trainers=loop.launcher.trainers, begin=begin, end=end)
+
+
+def _machine(changes: Sequence[Event], settings: EngineSettings) -> State:
+    """The state before anything has happened: how many nodes of each class there are is known."""
+    nodes = frozenset(chain.from_iterable(e.joined for e in changes if isinstance(e, NodesChanged)))
+    return State(settings=settings, machine=Counter(map(settings.class_of, nodes)))
 
 
 class _Loop:
@@ -95,7 +112,7 @@ class _Loop:
 
     def __init__(
         self,
-        settings: EngineSettings,
+        state: State,
         begin: float,
         simulate: Simulate,
         observer: Observer,
@@ -104,10 +121,10 @@ class _Loop:
         self.tally = Tally()
         self.clock = VirtualClock(begin)
         self.launcher = simulate(self.emit, self.clock)
-        self._settings, self._observer, self._progress = settings, observer, progress
+        self._begin, self._observer, self._progress = begin, observer, progress
         self._agenda: list[tuple[float, int, int, Event]] = []  # time, priority, order of arrival
         self._arrivals = count()
-        self._state = State(settings=settings)
+        self._state = state
 
     def emit(self, event: Event) -> None:
         """An event to come, at its own time."""
@@ -137,7 +154,8 @@ class _Loop:
         if isinstance(event, NodesChanged):
             self.launcher.lose(event.left)
             self.tally.lost(event, before)
-        outcome = step(before, event, self._solve)
+        plan = event.time > self._begin or isinstance(event, PlanDue)
+        outcome = step(before, event, self._solve, plan=plan)
         if outcome.ended is not None:
             self.launcher.forget(outcome.ended.trainer)
             self.tally.completed += 1
@@ -161,7 +179,7 @@ class _Loop:
     def _solve(self, problem: Problem) -> Plan:
         """The allocator's answer, which is timed and counted."""
         started = wall.perf_counter()
-        plan = decide(problem, self._settings)
+        plan = decide(problem, self._state.settings)
         seconds = wall.perf_counter() - started
         self.tally.decided(Decision(self.clock.time, problem.t_fwd_s), plan, seconds)
         return plan

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bftrainer.engine.state import State
-from bftrainer.model.events import Event, Measured, NodesChanged, WorkersReady
+from bftrainer.model.events import Event, Measured, NodesChanged, PlanDue, WorkersReady
 from bftrainer.model.problem import Plan
 from bftrainer.model.trainer import Trainer
 from bftrainer.replay.trainers.simulated import SimulatedTrainer
@@ -82,7 +82,7 @@ class Tally:
         """An event led from one state to another. Ready workers and measurements change no size."""
         if isinstance(event, WorkersReady):
             return
-        self.events += not isinstance(event, Measured)
+        self.events += not isinstance(event, Measured | PlanDue)
         for old, trainer in changed(before, after):
             self.rescales += _rescaled(old, trainer, event)
 

@@ -45,10 +45,17 @@ def test_trainers_share_the_gpus_of_a_node(tmp_path: Path) -> None:
 
 
 def test_gpus_of_several_nodes_are_slower_if_the_curve_says_so(tmp_path: Path) -> None:
-    """By hand: a has 2 GPUs for the first, 2 * 10; the second has one of b and one of c, 2 * 4."""
+    """By hand: the first has 2 * 10 on any two GPUs, the second 2 * 4 on those of two nodes."""
+    log = "0,100,a:0\n0,100,b:1\n0,100,c:0\n0,100,d:3\n"
+    figures = figures_of(tmp_path, log, share="gpu", gpus_per_node=4)
+    assert figures["samples"] == pytest.approx(100 * (20 + 2 * 4))
+
+
+def test_who_is_slower_on_several_nodes_begins_on_one(tmp_path: Path) -> None:
+    """By hand: the second has a, 2 * 5; the first, submitted before it, is as fast on b and c."""
     log = "0,100,a:0\n0,100,a:1\n0,100,b:0\n0,100,c:3\n"
     figures = figures_of(tmp_path, log, share="gpu", gpus_per_node=4)
-    assert figures["samples"] == pytest.approx(100 * (20 + 2 * 4)), "the second is on b and c"
+    assert figures["samples"] == pytest.approx(100 * (20 + 2 * 5))
 
 
 def test_the_same_trainers_on_whole_nodes(tmp_path: Path) -> None:

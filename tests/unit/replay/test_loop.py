@@ -52,6 +52,25 @@ def test_one_trainer_grows_and_is_preempted() -> None:
     assert figures["unproven_decisions"] == 0
 
 
+def test_the_first_decision_is_about_all_that_wait_at_the_begin() -> None:
+    """The second is faster, and no node of the first's has to be taken away for it."""
+    slow, fast = (
+        replace(trainer(n_min=2, n_max=2, rate=own), costs=RescaleCosts(down=Cost(stall_s=60)))
+        for own in (5.0, 7.0)
+    )
+    result = play([Interval(0.0, 100.0, "a"), Interval(0.0, 100.0, "b")], slow, fast)
+    assert result.samples == pytest.approx(2 * 7 * 100)
+    assert (len(result.tally.decisions), result.tally.rescales, result.tally.events) == (1, 1, 3)
+
+
+def test_a_trainer_that_needs_more_nodes_than_there_are_is_in_nobodys_way() -> None:
+    log = [Interval(0.0, 100.0, "a")]
+    result = play(log, trainer(n_min=2), trainer(), max_parallel=1)
+    assert result.samples == pytest.approx(10 * 95)
+    dedicated = figures_of(result, [Submission(0.0, trainer(n_min=2)), Submission(0.0, trainer())], SETTINGS)
+    assert dedicated["efficiency_u"] == pytest.approx(0.95), "nor in that of those on dedicated nodes"
+
+
 def test_a_stall_is_added_to_what_is_left_of_the_one_before() -> None:
     """b joins at 23 for a stall until 25, leaves at 24: 1 s is left, 1 s of shrinking comes on top."""
     log = [Interval(0.0, 100.0, "a"), Interval(20.0, 24.0, "b")]
