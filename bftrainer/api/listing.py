@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -29,14 +30,26 @@ RETRIED = frozenset({429, 503})
 """The statuses of answers after which a client may try again: nothing was done."""
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, default=lambda odd: None)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=lambda odd: None, allow_nan=False)
 
 
 def dumps(value: object) -> str:
     """Return a value as JSON; halves of surrogate pairs, which readers of JSON refuse, become "?". What
-    cannot be JSON, as bytes of a damaged row, becomes null."""
-    text = _ENCODER.encode(value)
+    cannot be JSON, as NaN, infinity, or bytes of a damaged row, becomes null."""
+    try:
+        text = _ENCODER.encode(value)
+    except ValueError:  # rare: most values are encoded once, and looked at by nobody else
+        text = _ENCODER.encode(finite(value))
     return text.encode("utf-8", "replace").decode()
+
+
+def finite(value: Any) -> Any:
+    """Return a value with None in place of NaN and infinity, which JSON does not have."""
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def encoded(rows: Iterable[Mapping[str, Any]], most: float = float("inf")) -> list[bytes]:

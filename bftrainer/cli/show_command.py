@@ -105,7 +105,7 @@ def _print_goodput(points: list[list[float]] | None, counted: str) -> None:
         print_table((counted, "goodput"), [(n, speed(rate)) for n, rate in points])
 
 
-def _batch(metrics: Mapping[str, float], counts: str | None) -> dict[str, str]:
+def _batch(metrics: Mapping[str, float | None], counts: str | None) -> dict[str, str]:
     """The worth of a present batch beside the initial one, and by what it `counts` where nodes go by
     goodput; empty if it does not adapt."""
     known = [metrics.get(f"goodput.{name}") for name in ("batch", "initial", "speed", "efficiency")]

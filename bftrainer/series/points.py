@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,7 +40,7 @@ def points_of(rows: Iterable[Mapping[str, Any]]) -> tuple[Point, ...]:
             samples=row["samples"],
             nodes=row["size"],
             rate=row["rate"],
-            metrics=row["metrics"],
+            metrics={k: math.nan if v is None else v for k, v in row["metrics"].items()},
         )
         for row in rows
     )

@@ -19,14 +19,17 @@ def whole(count: int) -> str:
     return f"{count:,}"
 
 
-def figure(value: float) -> str:
-    """Return a figure such as a loss with the digits that count: "0.9733", "2.5e-05", "12,346"."""
+def figure(value: float | None) -> str:
+    """Return a figure such as a loss with the digits that count: "0.9733", "2.5e-05", "12,346"; "nan/inf" for
+    None, which the daemon's JSON has in place of both."""
+    if value is None:
+        return "nan/inf"
     if math.isfinite(value) and LARGE <= abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:.{DIGITS}g}"
 
 
-def figures(named: Mapping[str, float]) -> str:
+def figures(named: Mapping[str, float | None]) -> str:
     """Return figures as "accuracy=0.98 loss=0.1", sorted by name."""
     return " ".join(f"{name}={figure(value)}" for name, value in sorted(named.items()))
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from bftrainer.api.listing import finite
 from bftrainer.cli.shared.terminal import printable, say
 
 if TYPE_CHECKING:
@@ -25,15 +25,7 @@ WORD = 24
 
 def print_json(value: object) -> None:
     """Print a value as JSON; NaN and infinity, which JSON does not have, become null."""
-    say(json.dumps(_finite(value), indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    say(json.dumps(finite(value), indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
 
 
 def print_table(

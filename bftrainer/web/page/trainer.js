@@ -72,7 +72,7 @@ export function trainer({ place, feed, id, about, tell }) {
     const shown = [...bars].slice(0, NODES), sayX = (at) => new Date(at * 1000).toLocaleTimeString();
     const pictures = [];
     const picture = (words, draw) => { const canvas = h("canvas", { role: "img", "aria-label": words }); pictures.push([canvas, draw]); return h("figure", {}, h("figcaption", {}, words), canvas); };
-    const metric = (name) => picture(name, (canvas) => lines(canvas, [{ points: reports.filter((r) => name in r.metrics).map((r) => [r.time, r.metrics[name]]), colour: theme("link") }],
+    const metric = (name) => picture(name, (canvas) => lines(canvas, [{ points: reports.filter((r) => (r.metrics[name] ?? null) !== null).map((r) => [r.time, r.metrics[name]]), colour: theme("link") }],
       { range, marks, sayX, sayY: figure, zero: false, height: 120 }));
     charts.replaceChildren(h("h2", {}, "Over time"),
       picture(`nodes${bars.size > NODES ? ` (${NODES} of ${bars.size})` : ""}; lines mark rescales`, (canvas) => gantt(canvas, shown.map(([name, own_]) => ({ name, bars: own_, colour: colour(id) })), { range, sayX, marks })),

@@ -40,6 +40,17 @@ def test_a_table_has_the_last_points_and_says_that_there_are_more(monkeypatch: p
     assert "left out" not in run(monkeypatch, 20).output
 
 
+def test_what_is_no_number_is_shown_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(1)
+    client.stored[0]["metrics"] = {"loss": None}  # JSON has neither NaN nor infinity
+    monkeypatch.setattr(metrics_command, "connect", lambda *_: client)
+    told = {
+        w: CliRunner().invoke(metrics_command.command, ["digits", *w.split()]).stdout for w in ("", "--csv")
+    }
+    assert "loss=nan/inf" in told[""] or "loss=nan" in told[""]
+    assert told["--csv"].splitlines()[1].endswith("nan")
+
+
 def test_csv_and_json_have_all_points(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(run(monkeypatch, 30, "--csv").stdout.splitlines()) == 31
     assert len(json.loads(run(monkeypatch, 30, "--json").stdout)) == 30

@@ -44,14 +44,14 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     own = settings_in(tmp_path)
     store = SqlStore(own.database)
     id_ = store.submit(SPEC, 1.0)
-    store.progress([replace(PROGRESS, trainer=id_)])
+    store.progress([replace(PROGRESS, trainer=id_, metrics={"loss": float("nan"), "worst": float("inf")})])
     lost = WorkerLost(time=2.0, trainer=id_, node="n1", generation=1, reason="MARK")
     store.record(lost, [], None, [], None, frozenset())
     store.record(TrainerCancelled(time=3.0, trainer=id_), [], None, [], None, frozenset())
     with sa.create_engine(f"sqlite:///{own.database}").begin() as c:
         c.execute(
             sa.text("UPDATE trainers SET metrics = :m, spec = replace(spec, 'MARK', :h)"),
-            {"m": f'{{"loss{HALF}": 0.5}}', "h": HALF},
+            {"m": f'{{"loss{HALF}": 0.5, "last": NaN, "worst": -Infinity}}', "h": HALF},
         )
         c.execute(sa.text("UPDATE events SET data = replace(data, 'MARK', :h)"), {"h": HALF})
     made = Daemon(own, MemoryScheduler(Machine({"n1"}), lambda: 0.0), store)
@@ -72,15 +72,15 @@ def test_answers_are_json_that_every_reader_takes(daemon: Daemon, path: str) -> 
     status, body = asked(daemon, f"/v1/{path}")
     assert status == 200, body
     assert "\\ud800" not in body.decode("utf-8")
-    json.loads(body)
-    json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8")
+    found = json.loads(body, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    json.dumps(found, ensure_ascii=False).encode("utf-8")
 
 
 def test_metrics_are_what_prometheus_reads(daemon: Daemon) -> None:
     status, body = asked(daemon, "/metrics")
     assert status == 200, body
     families = {f.name: f for f in text_string_to_metric_families(body.decode("utf-8"))}
-    (sample,) = families["bftrainer_trainer_metric"].samples
+    sample, *_ = families["bftrainer_trainer_metric"].samples
     assert sample.labels["metric"] == r"loss\ud800\x1b[2J"
 
 

@@ -97,7 +97,7 @@ def _nodes(t: Mapping[str, Any]) -> str:
     return f"{len(t['members'])}{more}"
 
 
-def _few(metrics: Mapping[str, float]) -> str:
+def _few(metrics: Mapping[str, float | None]) -> str:
     """The metrics of the shortest names, loss first: others are often parts of these."""
     names = sorted(metrics, key=lambda name: (name != "loss", len(name), name))
     rest = f" and {len(names) - METRICS} more" if len(names) > METRICS else ""
