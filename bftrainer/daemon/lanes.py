@@ -48,7 +48,8 @@ class Lane:
             BusyError: as many requests wait as may, of the user or of all users.
             LateError: there is no answer after `READ_S`.
         """
-        self._admit(user)
+        self.require_place(user)
+        self._waiting[user] += 1
         began = False
 
         def unless_given_up() -> T:
@@ -76,7 +77,12 @@ class Lane:
         """Let go of the thread; what waits for it is given up."""
         self._thread.close()
 
-    def _admit(self, user: str) -> None:
+    def require_place(self, user: str) -> None:
+        """Refuse a user for whom `run` has no place now: before anything is done for the request.
+
+        Raises:
+            BusyError: as many requests wait as may, of the user or of all users.
+        """
         own = READS_WAITING // SHARE
         if self._waiting[user] >= own:
             self._telemetry.bounded("max_reads_waiting", user)
@@ -94,7 +100,6 @@ class Lane:
                 f"{READS_WAITING} requests wait for {self._work}, the most here; try again in a few seconds",
                 503,
             )
-        self._waiting[user] += 1
 
     def _done(self, user: str, future: asyncio.Future[T]) -> None:
         if not future.cancelled():

@@ -37,8 +37,9 @@ from bftrainer.settings.live import LiveSettings
 
 NAMED = 10
 """So many users are named who have a trainer of the name that was asked for."""
-LISTED = 1000
-"""Trainers that wait in one answer of list; the next one begins after them."""
+LISTED = 250
+"""Trainers that wait in one answer of list, as a line takes most of a millisecond and others wait for their
+turn meanwhile; the next one begins after them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +203,12 @@ class Trainers:
         These are those that hold nodes, those that wait up to a bound, and `ended` of those that ended last.
         With `after`, only those that wait, from the next one on; with `skip`, only trainers that ended, those
         after the `skip` that ended last.
+
+        Raises:
+            BusyError, LateError: see `Lane.run`.
         """
+        lane = self.lanes.store if ended else self.lanes.memory
+        lane.require_place(caller.user)
         user = owner_of(caller)
         page = Page(holding=(), waiting=(), left=0) if skip else self._page(user, after)
         moment = self.moment((*page.holding, *page.waiting))
@@ -213,7 +219,6 @@ class Trainers:
             found = self.store.ended_summaries(ended, skip, user) if ended else []
             return self._answer(page, latest((*found, *newest), ended), moment, total - skip)
 
-        lane = self.lanes.store if ended else self.lanes.memory
         return await lane.run(caller.user, make)
 
     def _answer(self, page: Page, ended: Sequence[TrainerSummary], moment: TrainersNow, total: int) -> Answer:

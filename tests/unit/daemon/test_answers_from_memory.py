@@ -17,6 +17,7 @@ from bftrainer.api.client import Client, DaemonError
 from bftrainer.api.errors import LateError
 from bftrainer.api.listing import LEFT_OUT, NEXT, WAITING_LEFT_OUT
 from bftrainer.api.routes import users_application
+from bftrainer.api.transport.admission import BusyError
 from bftrainer.daemon import lanes
 from bftrainer.daemon.answers.outlooks import NO_END
 from bftrainer.daemon.answers.views.trainers import LISTED_METRICS
@@ -127,6 +128,25 @@ def test_what_needs_the_store_says_that_it_does_not_answer(daemon: Daemon) -> No
     StuckStore.goes_on.set()
     lanes.READ_S = 60.0
     assert asyncio.run(daemon.service.show(ADMIN, "t4"))["id"] == 4
+
+
+def test_a_list_that_is_refused_costs_the_loop_nothing(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "READS_WAITING", 4)  # one of a user
+    StuckStore.goes_on.clear()
+
+    async def ask() -> None:
+        first = asyncio.create_task(daemon.service.trainers(ANN, 1, 0, 0))
+        await asyncio.sleep(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(daemon.service.known), "moment", lambda *_: pytest.fail("this takes long"))
+            with pytest.raises(BusyError):
+                await daemon.service.trainers(ANN, 1, 0, 0)
+        StuckStore.goes_on.set()
+        await first
+
+    asyncio.run(ask())
 
 
 def test_lists_and_status_have_the_first_metrics_of_a_trainer(
