@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.site import running_at_will
 from tests.support.waiting import LONG_S
 
@@ -26,6 +28,7 @@ def test_a_trainer_with_small_noise_gets_fewer_nodes_than_one_with_large() -> No
         assert quiet["goodput.batch"] < noisy["goodput.batch"]
 
 
+@pytest.mark.nightly
 def test_work_by_progress_ends_after_more_samples_where_a_larger_batch_makes_them_worth_less() -> None:
     with running_at_will("a") as site:
         work = {"progress": 2400}
