@@ -12,6 +12,7 @@ from bftrainer.cli.shared.options import json_option
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Finite, Input
+from bftrainer.model.sizes import EVERY_SIZE, AllowedSizes
 from bftrainer.model.text import clock
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ MOST_SHOWN = 12
 @click.command("size")
 @click.argument("profile", type=Input(dir_okay=True))
 @click.option("--gpus", type=click.IntRange(1, 9), help="GPUs of a node.  [default: 4; with a curve 1]")
-@click.option("--min-nodes", type=click.IntRange(min=1), default=1, show_default=True, help="No fewer nodes.")
+@click.option(
+    "--min-nodes", type=click.IntRange(min=1), help="No fewer nodes.  [default: 1; of a spec its own]"
+)
 @click.option(
     "--max-nodes", type=click.IntRange(1, 10_000), help="No more nodes.  [default: 16; of a spec its own]"
 )
@@ -48,7 +51,7 @@ MOST_SHOWN = 12
 def command(
     profile: Path,
     gpus: int | None,
-    min_nodes: int,
+    min_nodes: int | None,
     max_nodes: int | None,
     low_utility: float,
     high_utility: float,
@@ -66,12 +69,12 @@ def command(
     """
     from bftrainer.allocate.goodput.sizes import UtilityBounds
 
-    name, phases = (
+    name, phases, own_min, allowed = (
         _measured(profile, gpus, max_nodes) if profile.is_dir() else _curve(profile, gpus, max_nodes)
     )
-    bounds = UtilityBounds(low_utility, high_utility, min_nodes, len(phases.seconds))
-    fixed = [phases.fixed(nodes) for nodes in range(bounds.least, bounds.most + 1)]
-    best = bounds.size([0.0] * (bounds.least - 1) + [found.utility for found in fixed])
+    bounds = UtilityBounds(low_utility, high_utility, min_nodes or own_min, len(phases.seconds), allowed)
+    fixed = {nodes: phases.fixed(nodes) for nodes in bounds.sizes}
+    best = bounds.size([phases.fixed(nodes).utility for nodes in range(1, bounds.most + 1)])
     scaled = phases.scaled(bounds)
     if as_json:
         print_json(_json(name, phases, bounds, fixed, best, scaled, price))
@@ -80,25 +83,30 @@ def command(
     say()
     cost = "node-hours" if price is None else "cost"
     columns = ("nodes", "goodput (samples/s)", "efficiency", "utility", "time", cost)
-    rows = [_row(str(found.course[0]), found, price) for found in fixed]
+    rows = [_row(str(found.course[0]), found, price) for found in fixed.values()]
     if len(scaled.course) > 1:
         rows.append(_row("changing", scaled, price))
     print_table(columns, rows, numbers=columns)
     say()
-    _say_best(fixed[best - bounds.least], bounds)
+    _say_best(fixed[best], bounds)
     if len(scaled.course) > 1:
         say(f"changing: {_course(scaled)}")
 
 
-def _measured(profile: Path, gpus: int | None, most: int | None) -> tuple[str, TrainingPhases]:
+Asked = tuple[str, "TrainingPhases", int, AllowedSizes]
+"""A training's name, its phases, its fewest nodes and the numbers that it runs on."""
+
+
+def _measured(profile: Path, gpus: int | None, most: int | None) -> Asked:
     """The training of a program whose measurements are in a folder."""
     from bftrainer.replay.dedicated.phases import phases_of
     from bftrainer.replay.dedicated.programs import read_program
 
-    return profile.resolve().name, phases_of(read_program(profile), gpus or 4, most or MOST_NODES)
+    phases = phases_of(read_program(profile), gpus or 4, most or MOST_NODES)
+    return profile.resolve().name, phases, 1, EVERY_SIZE
 
 
-def _curve(profile: Path, gpus: int | None, most: int | None) -> tuple[str, TrainingPhases]:
+def _curve(profile: Path, gpus: int | None, most: int | None) -> Asked:
     """The training that a trainer spec describes."""
     from bftrainer.allocate.goodput.sizes import phases_of_curve
     from bftrainer.spec.parse import parse, read
@@ -111,7 +119,8 @@ def _curve(profile: Path, gpus: int | None, most: int | None) -> tuple[str, Trai
             f"{profile}: give curve: [[1, 100.0], [2, 190.0]], whole nodes and samples/s, and work: "
             "{samples: N}"
         )
-    return spec.name, phases_of_curve(spec.curve, spec.samples, most or spec.n_max)
+    phases = phases_of_curve(spec.curve, spec.samples, most or spec.n_max)
+    return spec.name, phases, spec.n_min, spec.sizes
 
 
 def _cost(found: TrainingOnNodes, price: float | None) -> float:
@@ -131,9 +140,8 @@ def _row(nodes: str, found: TrainingOnNodes, price: float | None) -> tuple[str, 
 
 
 def _say_best(best: TrainingOnNodes, bounds: UtilityBounds) -> None:
-    outside = (
-        f"; none of {bounds.least} to {bounds.most} nodes has one from {bounds.low:g} to {bounds.high:g}"
-    )
+    sizes = f"{bounds.sizes[0]} to {bounds.sizes[-1]}"
+    outside = f"; none of {sizes} nodes has one from {bounds.low:g} to {bounds.high:g}"
     off = "" if bounds.has(best.utility) else outside
     say(f"take {best.course[0]}: its utility {best.utility:.3f} is closest to {bounds.middle:g}{off}")
 
@@ -152,7 +160,7 @@ def _json(
     name: str,
     phases: TrainingPhases,
     bounds: UtilityBounds,
-    fixed: list[TrainingOnNodes],
+    fixed: dict[int, TrainingOnNodes],
     best: int,
     scaled: TrainingOnNodes,
     price: float | None,
@@ -172,7 +180,7 @@ def _json(
         "gpus": phases.gpus,
         "utility": [bounds.low, bounds.high],
         "nodes": best,
-        "within": bounds.has(fixed[best - bounds.least].utility),
-        "sizes": [{"nodes": found.course[0], **figures(found)} for found in fixed],
+        "within": bounds.has(fixed[best].utility),
+        "sizes": [{"nodes": found.course[0], **figures(found)} for found in fixed.values()],
         "changing": {**figures(scaled), "course": scaled.course},
     }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bftrainer.model.sizes import EVERY_SIZE, AllowedSizes
 from bftrainer.model.trainer import Points
 from bftrainer.performance import curve
 from bftrainer.performance.curve import Floats
@@ -19,7 +20,7 @@ from bftrainer.performance.goodput import GoodputError
 
 @dataclass(frozen=True, slots=True)
 class UtilityBounds:
-    """The utility to keep, from `low` to `high`, with at least and at most so many nodes.
+    """The utility to keep, from `low` to `high`, with at least and at most so many nodes, as `allowed`.
 
     Raises:
         GoodputError: bounds that contradict each other, or that no utility can have.
@@ -29,6 +30,7 @@ class UtilityBounds:
     high: float
     least: int = 1
     most: int = 16
+    allowed: AllowedSizes = EVERY_SIZE
 
     def __post_init__(self) -> None:
         if not 0 <= self.low <= self.high <= 1:
@@ -41,6 +43,13 @@ class UtilityBounds:
                 f"the nodes are to lie in [{self.least}, {self.most}]; the least are 1 or more, and no more "
                 "than the most"
             )
+        if not self.sizes:
+            raise GoodputError(f"the trainer runs on no number of nodes from {self.least} to {self.most}")
+
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of nodes to choose from, ascending."""
+        return [n for n in range(self.least, self.most + 1) if self.allowed.floor(n) == n]
 
     @property
     def middle(self) -> float:
@@ -52,20 +61,21 @@ class UtilityBounds:
         return bool(self.low <= utility <= self.high)
 
     def size(self, utilities: Sequence[float] | Floats, held: int = 0) -> int:
-        """Nodes, of `least` to `most`, by the utility of each number from 1 on, shape (`most`,) at least.
+        """Nodes, one of `sizes`, by the utility of each number from 1 on, shape (`most`,) at least.
 
         `held` stays while its utility is within the bounds. Otherwise it is the number whose utility lies
         closest to their middle; none has to be within. Utility is taken to fall with nodes, as in the paper:
         a number that has less of it than some larger one counts as good as that. Of equals it is the largest
         above the middle, and else the smallest.
         """
-        if self.least <= held <= self.most and self.has(utilities[held - 1]):
+        sizes = np.array(self.sizes)
+        if held in sizes and self.has(utilities[held - 1]):
             return held
-        falling = np.maximum.accumulate(np.asarray(utilities[self.least - 1 : self.most])[::-1])[::-1]
+        falling = np.maximum.accumulate(np.asarray(utilities)[sizes - 1][::-1])[::-1]
         off = np.round(falling - self.middle, 9)
         closest = np.flatnonzero(np.abs(off) == np.abs(off).min())
         above = closest[off[closest] > 0]
-        return self.least + int(above[-1] if len(above) else closest[0])
+        return int(sizes[above[-1] if len(above) else closest[0]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,26 @@ def test_a_spec_says_what_it_lacks(tmp_path: Path, missing: str) -> None:
     assert "give curve: [[1, 100.0], [2, 190.0]]" in found.output
 
 
+@pytest.mark.parametrize(
+    ("nodes", "sizes"),
+    [
+        ("{sizes: [2, 4, 8]}", [2, 4, 8]),
+        ("{min: 3, max: 9, multiple_of: 3}", [3, 6, 9]),
+        ("{min: 3, max: 5}", [3, 4, 5]),
+    ],
+)
+def test_only_numbers_on_which_the_trainer_runs_are_advised(
+    tmp_path: Path, nodes: str, sizes: list[int]
+) -> None:
+    spec = {"name": "t", "command": "python t.py", "work": {"samples": 1e6}}
+    text = json.dumps(spec | {"curve": [[n, 100 * n**0.7] for n in range(1, 10)]})
+    (tmp_path / "spec.yaml").write_text(f"{text[:-1]}, nodes: {nodes}}}")
+    found = json.loads(plan(str(tmp_path / "spec.yaml"), "--json").output)
+    assert [size["nodes"] for size in found["sizes"]] == sizes
+    assert found["nodes"] in sizes
+    assert set(found["changing"]["course"]) <= set(sizes)
+
+
 def test_gpus_are_not_a_curves(tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text(SPEC)
     found = plan(str(tmp_path / "spec.yaml"), "--gpus", "4")
