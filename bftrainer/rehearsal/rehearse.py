@@ -82,6 +82,8 @@ def rehearse(
 
 def judge(spec: TrainerSpec, found: Mapping[str, RunRecord], cut: int | None, seconds: float) -> Rehearsal:
     """Compare the records of all runs with the first, and explain how they deviate. Pure."""
+    if cut is not None and spec.launcher != "native":  # which always takes one step more
+        found = {name: _until(run, cut) for name, run in found.items()}
     alone = found[runs.ALONE]
     again, seed = found.get(runs.AGAIN), found.get(runs.SEED)
     yardstick = Yardstick.of(alone, again, seed)
@@ -138,6 +140,14 @@ def _deviations(peace: Peace, run: RunRecord, yardstick: Yardstick) -> list[Devi
         others = [each for each in (peace.again, peace.seed) if each is not None]
         found += compare_variables(peace.alone, others, run)
     return found
+
+
+def _until(run: RunRecord, cut: int) -> RunRecord:
+    """A run without the step that a process has taken which began where the run was to end."""
+    if run.length <= cut:
+        return run
+    kept = {key: facts for key, facts in run.steps.items() if key[0] or key[1] <= cut}
+    return replace(run, steps=kept, final={})
 
 
 def _is_known(run: RunRecord) -> bool:

@@ -175,6 +175,13 @@ def test_a_run_in_peace_that_failed_is_told_and_no_other_run_is_measured_by_what
     assert [(each.run, each.aspect) for each in judged_so.deviations] == [(lost, Aspect.END)]
 
 
+def test_a_step_after_the_cut_of_a_process_that_began_there_is_none_of_the_run() -> None:
+    spec = TrainerSpec(name="made", command=("python", "a.py"), n_min=1, n_max=3, launcher="torchrun")
+    found = {"alone": run(), "again": run("again"), "changes": run("changes", nodes=2, length=LENGTH + 1)}
+    assert judge(spec, found, LENGTH, 1.0).is_same
+    assert not judge(spec, found, None, 1.0).is_same
+
+
 def test_a_script_without_a_seed_is_told_so_and_its_other_differences_follow() -> None:
     alone, other = run(), run("again", samples=lambda step: [f"other{step}.{i}" for i in range(4)])
     found = judge(SPEC, {"alone": alone, "again": other, "several": run("several", nodes=2)}, None, 1.0)
