@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-MODULES = ("dom.js", "feed.js", "draw.js", "nodes.js", "record.js")
+MODULES = ("dom.js", "feed.js", "draw.js", "node_tables.js", "nodes.js", "record.js")
 """The scripts that show a record, each after those that it imports; no two have a name in common."""
 IMPORT = re.compile(r"(?m)^import .*\n")
 EXPORT = re.compile(r"(?m)^export ")

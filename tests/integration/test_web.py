@@ -20,6 +20,7 @@ from tests.unit.replay.test_altered_records import RECORD, TRAINER
 
 NODES = tuple(f"r{rack}n{n}" for rack in (1, 2) for n in range(1, 4))
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
+ADAPTS = tuple(f"goodput.{name}" for name in ("batch", "initial", "noise", "speed", "efficiency"))
 VIEWS = ("nodes", "trainers", "trainer/1", "queue", "decisions", "host", "studies", "studies/1")
 
 
@@ -31,7 +32,11 @@ def site() -> Iterator[Site]:
     try:
         made.start()
         made.change(give=NODES[:4])
-        made.submit("good", str(SCRIPTS / "steady.py"), n_max=3, env={"STEADY_METRIC": HOSTILE})
+        made.submit(
+            "good", str(SCRIPTS / "steady.py"), n_max=3, env={"STEADY_METRIC": "|".join([HOSTILE, *ADAPTS])}
+        )
+        made.submit("wrong", str(SCRIPTS / "fail.py"), n_max=1)
+        made.until_ended("wrong")
         made.submit("small", str(SCRIPTS / "steady.py"), n_max=1)
         made.submit("huge", str(SCRIPTS / "steady.py"), n_min=99, n_max=99)
         study = {
@@ -75,6 +80,9 @@ def told(site: Site) -> tuple[int, int]:
 def test_the_map_follows_nodes_that_come_and_go(site: Site, page: Browser) -> None:
     page.view("nodes")
     page.until(lambda: counts(page) == told(site) == (4, 0), "the page shows what the daemon says")
+    page.shows(f"By user: {site.trainer('good')['user']} 4.", "Which nodes are not ours, and why")
+    slider = "const s = document.querySelector('input[type=range]'); return [s.value, s.max]"
+    assert len(set(page.script(slider))) == 1, "the slider stands at the right when the map shows now"
     site.change(take=NODES[:2])
     page.until(lambda: counts(page) == told(site) == (2, 0), "nodes have left")
     site.change(give=NODES)
@@ -95,17 +103,23 @@ def test_the_map_follows_nodes_that_come_and_go(site: Site, page: Browser) -> No
 def test_each_view_shows_what_the_daemon_says(site: Site, page: Browser) -> None:
     page.view("trainers")
     page.shows("good", "small", "huge", "3 of 3")
+    assert page.text().index("huge") < page.text().index("wrong"), "those that have ended come last"
     page.enter("search", "hug")
     page.until(lambda: "huge" in page.text() and "small" not in page.text(), "it is searched")
     page.view("queue")
     page.shows(site.trainer("huge")["reason"], site.trainer("huge")["remedy"])
     page.view("decisions")
     plan = next(e for e in reversed(site.get("events", limit=100)) if e["plan"])
-    page.shows("which is proven", "good gets 3", plan["plan"]["allocator"])
+    page.shows("which is proven", "good gets 3", plan["plan"]["allocator"], "are proven to be optimal")
+    page.enter("search", "small")
+    page.until(lambda: "small gets 1" in page.text() and "good gets 3" not in page.text(), "it is searched")
     page.view("trainer/1")
     page.shows("good (1)", "What is known of its speed", "samples/s", HOSTILE)
+    page.shows("last pause", "from 1 to 3 nodes", "1 of 1: 1.0 times the samples", "noise of the gradients")
+    page.view(f"trainer/{site.trainer('wrong')['id']}")
+    page.shows("failed: exit code 1", "about to divide")
     page.view("host")
-    page.shows("Idle nodes left to main jobs", "auto")
+    page.shows("Idle nodes left to main jobs", "auto", "the scheduler answers", "node-hours in the pool")
     page.view("studies")
     page.shows("search", "node-hours")
     page.view("studies/1")

@@ -1,13 +1,13 @@
 // Decisions: what happened, the plan, how good it is and whether that is proven, and what moved, in a sentence.
-import { clock, figure, h, link, table } from "./dom.js";
+import { clock, figure, h, link, span, table } from "./dom.js";
 import { get } from "./feed.js";
 
-const SHOWN = 100;
+const SHOWN = 100, PAUSES = 500;
 
 const some = (names) => (names.length > 4 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", "));
 
 /** What happened, in words. */
-export function happened({ kind, data }) {
+export function happened({ kind, data }, name = (id) => `trainer ${id}`) {
   if (kind === "NodesChanged") {
     const parts = [];
     if (data.joined.length) parts.push(`${some(data.joined)} joined`);
@@ -16,7 +16,7 @@ export function happened({ kind, data }) {
   }
   const words = kind.replace(/(?<!^)([A-Z])/g, (letter) => ` ${letter.toLowerCase()}`);
   const more = ["node", "reason", "status"].filter((key) => data[key]).map((key) => data[key]).join(", ");
-  const what = data.trainer === undefined ? words : `Trainer ${data.trainer}: ${words.replace(/^Trainer /, "").toLowerCase()}`;
+  const what = data.trainer === undefined ? words : `${name(data.trainer)}: ${words.replace(/^Trainer /, "").toLowerCase()}`;
   return what + (more ? ` (${more})` : "");
 }
 
@@ -30,18 +30,49 @@ export function moved(plan, before) {
 /** A sentence that names the numbers. */
 export function sentence(event, before, name) {
   const plan = event.plan;
-  if (!plan) return `${happened(event)}: no new plan was needed.`;
+  if (!plan) return `${happened(event, name)}: no new plan was needed.`;
   const changes = moved(plan, before).map(([id, was, is]) =>
     (was === 0 ? `${name(id)} gets ${is}` : is === 0 ? `${name(id)} gives all ${was} back` : `${name(id)} goes from ${was} to ${is}`));
   const what = changes.length ? `${changes.slice(0, 6).join(", ")}${changes.length > 6 ? ` and ${changes.length - 6} more change` : ""}` : "all stay as they are";
   const sure = plan.proven ? "no other split is better, which is proven"
     : plan.bound !== null && Number.isFinite(plan.bound) ? `none can exceed ${figure(plan.bound)}` : "it is not proven that no other is better";
-  return `${happened(event)}. Of ${figure(event.pool_size)} in the pool, ${what}; the objective is ${figure(plan.objective)}, and ${sure}.`;
+  return `${happened(event, name)}. Of ${figure(event.pool_size)} in the pool, ${what}; the objective is ${figure(plan.objective)}, and ${sure}.`;
 }
 
-/** Each event with the plan before it. */
+/** What the rescales of each decision cost: event -> trainer -> [longest pause, steps taken again].
+ *
+ * A membership is often published in a later event, when newcomers are ready: it belongs to the last plan that moved
+ * its trainer.
+ */
+export function costs(events, pauses) {
+  const last = new Map(), because = new Map(), found = new Map();
+  for (const [event, before] of paired(events)) {
+    if (event.plan) for (const [id] of moved(event.plan, before)) last.set(id, event.id);
+    for (const { trainer, generation } of event.actions) {
+      const key = `${trainer}/${generation}`;
+      if (generation !== null && last.has(trainer) && !because.has(key)) because.set(key, last.get(trainer));
+    }
+  }
+  for (const { trainer, generation, pause_s, lost_steps } of pauses) {
+    const id = because.get(`${trainer}/${generation}`);
+    if (id === undefined) continue;
+    const own = found.get(id) ?? found.set(id, new Map()).get(id), [longest, lost] = own.get(trainer) ?? [0, 0];
+    own.set(trainer, [Math.max(longest, pause_s), Math.max(lost, lost_steps)]);
+  }
+  return found;
+}
+
+/** How long plans took, and how many are proven, in a sentence. */
+export function summary(events) {
+  const plans = events.map((event) => event.plan).filter(Boolean), times = plans.map((plan) => plan.solve_s * 1e3).sort((a, b) => a - b);
+  if (!times.length) return "";
+  return `The last ${figure(times.length)} plans took ${figure(times[times.length >> 1], 3)} ms at the median, ${figure(times.at(-1), 3)} ms at most; `
+    + `${figure(plans.filter((plan) => plan.proven).length)} are proven to be optimal.`;
+}
+
+/** Each event with the plan before it. Of the first one here it is not known, unless it is the first of all. */
 export function paired(events) {
-  let before = null;
+  let before = events[0]?.id === 1 ? null : events.find((event) => event.plan)?.plan ?? null;
   return events.map((event) => {
     const pair = [event, before];
     before = event.plan ?? before;
@@ -50,9 +81,10 @@ export function paired(events) {
 }
 
 export function decisions({ place, feed, id, tell }) {
-  const list = h("div"), only = h("input", { type: "checkbox", id: "planned", checked: true });
-  place.append(h("h1", {}, "Decisions"), h("div", { class: "bar" }, only, h("label", { for: "planned" }, "only with a plan")), list);
-  let known = -1, events = [], asking = false, closed = false;
+  const list = h("div"), said = h("p"), search = h("input", { type: "search", placeholder: "trainer or node", "aria-label": "Search decisions" }), only = h("input", { type: "checkbox", id: "planned", checked: true });
+  place.append(h("h1", {}, "Decisions"), h("div", { class: "bar" }, only, h("label", { for: "planned" }, "only with a plan"),
+    search), said, list);
+  let known = -1, events = [], pauses = [], asking = false, closed = false;
   const name = (number) => feed.trainers.get(number)?.name ?? `trainer ${number}`;
 
   function show() {
@@ -62,11 +94,14 @@ export function decisions({ place, feed, id, tell }) {
       list.replaceChildren(pair ? one(...pair) : h("p", {}, `The last ${SHOWN} events do not have number ${id}.`));
       return;
     }
-    const rows = pairs.filter(([event]) => event.plan || !only.checked).reverse();
-    list.replaceChildren(table(["time", "what moved and why", "method", "objective", "bound", "proof", "solved in"],
-      rows.map(([event, before]) => [link(`decisions/${event.id}`, clock(event.time)), sentence(event, before, name), event.plan?.allocator ?? "-",
+    const wanted = search.value.toLowerCase(), rows = pairs.filter(([event]) => event.plan || !only.checked).reverse()
+      .map(([event, before]) => [event, sentence(event, before, name)]).filter(([, words]) => words.toLowerCase().includes(wanted));
+    said.textContent = summary(events);
+    const paid = costs(events, pauses), stood = (event) => [...paid.get(event.id) ?? []].map(([who, [pause]]) => `${name(who)} ${span(pause)}`).join(", ");
+    list.replaceChildren(table(["time", "what moved and why", "stood still", "method", "objective", "bound", "proof", "solved in"],
+      rows.map(([event, words]) => [link(`decisions/${event.id}`, clock(event.time)), words, stood(event) || "-", event.plan?.allocator ?? "-",
         figure(event.plan?.objective), figure(event.plan?.bound), event.plan ? (event.plan.proven ? "proven" : event.plan.fallback || "not proven") : "-",
-        event.plan ? `${figure(event.plan.solve_s * 1e3, 3)} ms` : "-"]), [3, 4, 6], "no decision yet"));
+        event.plan ? `${figure(event.plan.solve_s * 1e3, 3)} ms` : "-"]), [4, 5, 7], "no decision yet"));
   }
 
   function one(event, before) {
@@ -74,6 +109,8 @@ export function decisions({ place, feed, id, tell }) {
     return h("div", {}, h("p", {}, sentence(event, before, name)), h("p", {}, link("decisions", "all decisions")),
       plan ? table(["trainer", "before", "now", "nodes"], Object.entries(plan.allocation).map(([who, nodes]) =>
         [link(`trainer/${who}`, name(Number(who))), figure(before?.allocation?.[who]?.length ?? 0), figure(nodes.length), nodes.join(" ")]), [1, 2], "no trainer has nodes") : "",
+      h("h2", {}, "What it cost"), table(["trainer", "stood still", "steps lost"], [...costs(events, pauses).get(event.id) ?? []].map(([who, [pause, lost]]) =>
+        [link(`trainer/${who}`, name(who)), span(pause), figure(lost)]), [1, 2], "no trainer has stood still for it"),
       h("h2", {}, "Actions"), table(["what", "trainer", "membership", "nodes"], event.actions.map((action) =>
         [action.kind, name(action.trainer), figure(action.generation), (action.data.members ?? [action.data.node]).join(" ")]), [2], "none"));
   }
@@ -83,9 +120,9 @@ export function decisions({ place, feed, id, tell }) {
     asking = true;
     try {
       const asked = feed.decisions;
-      const found = await get(`/v1/events?limit=${SHOWN}`);
+      const found = await Promise.all([get(`/v1/events?limit=${SHOWN}`), get(`/v1/pauses?limit=${PAUSES}`)]);
       if (closed) return;
-      events = found;
+      [events, pauses] = found;
       known = asked;
       show();
     } catch (error) {
@@ -96,5 +133,6 @@ export function decisions({ place, feed, id, tell }) {
   }
 
   only.addEventListener("change", show);
+  search.addEventListener("input", show);
   return { close() { closed = true; }, update() { if (feed.decisions !== known) read(); } };
 }

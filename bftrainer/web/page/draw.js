@@ -64,7 +64,7 @@ export function extent(values, zero = false) {
   return low === high ? [low - (zero ? 0 : 1), high + 1] : [low, high];
 }
 
-/** Lines: series of {points: [[x, y]], colour, band: [[x, low, high]]}; `marks` are values of x. */
+/** Lines: series of {points: [[x, y]], colour, band: [[x, low, high]], loose: dots without a line}; `marks` are values of x. */
 export function lines(canvas, series, { height = 150, range, marks = [], sayX, sayY, dots = false, zero = true }) {
   const all = series.flatMap((one) => [...one.points.map((p) => p[1]), ...(one.band ?? []).flatMap((b) => [b[1], b[2]])]);
   const { pen, x, y } = axes(canvas, height, range ?? extent(series.flatMap((one) => one.points.map((p) => p[0]))),
@@ -78,7 +78,7 @@ export function lines(canvas, series, { height = 150, range, marks = [], sayX, s
     for (const [at, low, high] of one.band ?? []) { pen.beginPath(); pen.moveTo(x(at), y(low)); pen.lineTo(x(at), y(high)); pen.stroke(); }
     pen.lineWidth = 1.6;
     pen.beginPath();
-    for (const [at, value] of one.points) if (Number.isFinite(value)) pen.lineTo(x(at), y(value));
+    for (const [at, value] of one.loose ? [] : one.points) if (Number.isFinite(value)) pen.lineTo(x(at), y(value));
     pen.stroke();
     if (dots) for (const [at, value] of one.points) { pen.beginPath(); pen.arc(x(at), y(value), 3, 0, 7); pen.fill(); }
   }

@@ -3,9 +3,31 @@ import { clock, facts, figure, h, span, table } from "./dom.js";
 import { get } from "./feed.js";
 import { lines, theme } from "./draw.js";
 
+const EVENTS = 500, HOUR_S = 3600;
+
+/** Node-time in the pool and with trainers in the last hour, in a sentence; from the events, as far as they go back. */
+export function usage(events, now, unit) {
+  const begin = Math.max(now - HOUR_S, events[0]?.time ?? now);
+  let pool = 0, held = 0, size = 0, using = 0, at = begin;
+  for (const event of [...events, { time: now }]) {
+    const to = Math.min(now, Math.max(begin, event.time));
+    pool += size * (to - at);
+    held += using * (to - at);
+    at = to;
+    size = event.pool_size ?? size;
+    if (event.plan) using = Object.values(event.plan.allocation).reduce((sum, own) => sum + own.length, 0);
+  }
+  const since = begin > now - HOUR_S ? `since ${clock(begin)}` : "in the last hour";
+  return `Trainers used ${figure(held / HOUR_S, 3)} of ${figure(pool / HOUR_S, 3)} ${unit}-hours in the pool ${since}`
+    + `${pool ? ` (${(100 * held / pool).toFixed(0)} %)` : ""}.`;
+}
+
 export function host({ place, feed }) {
-  const kept = h("div"), waits = h("div");
-  place.append(h("h1", {}, "Host"), h("p", {}, "No job of the main scheduler is to wait for us."), kept, waits);
+  const health = h("p"), used = h("p"), kept = h("div"), waits = h("div");
+  place.append(h("h1", {}, "Host"), health, used, kept, waits);
+
+  get(`/v1/events?limit=${EVENTS}`).then((events) => { used.textContent = usage(events, feed.at || Date.now() / 1000, feed.status?.unit ?? "node"); },
+    (error) => { used.textContent = `What was used is not known: ${error.message}`; });
 
   get("/v1/admin/impact?days=7").then(show, (error) => waits.replaceChildren(
     h("p", { class: "faint" }, `What main jobs waited is for admins: ${error.message}`)));
@@ -34,9 +56,12 @@ export function host({ place, feed }) {
     update() {
       const now = feed.status?.headroom;
       if (!now) return;
+      health.textContent = feed.status.problems.length ? `The daemon is ${feed.status.state}: ${feed.status.problems.join("; ")}.`
+        : `The daemon is ${feed.status.state}: the scheduler answers, its store and disk work, and no part tells of a problem.`;
+      health.className = feed.status.problems.length ? "bad" : "good";
       kept.replaceChildren(h("h2", {}, "Idle nodes left to main jobs"), facts([["setting", now.setting],
         ["promise", now.promised ? JSON.stringify(now.promised) : ""], ["wanted", figure(now.wanted)], ["of them idle now", figure(now.free)],
-        ["at risk", now.at_risk], ["state", feed.status.state], ["problems", feed.status.problems.join("; ")]]));
+        ["at risk", now.at_risk]]));
     },
   };
 }

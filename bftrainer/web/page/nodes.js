@@ -2,6 +2,7 @@
 import { clock, figure, h, link } from "./dom.js";
 import { get } from "./feed.js";
 import { colour, context, theme } from "./draw.js";
+import { nodeTables } from "./node_tables.js";
 
 const LABEL = 16, GAP = 10, PLAY_MS = 250, EVENTS = 2000;
 const order = new Intl.Collator("en", { numeric: true }).compare;
@@ -56,13 +57,13 @@ export function moment(events, at, pool) {
 export function nodes({ place, feed, tell }) {
   const canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": "Map of nodes; arrow keys move, Enter opens the trainer" });
   const said = h("p", { "aria-live": "polite" }, "Point at a cell, or move with the arrow keys.");
-  const when = h("span", {}, "now"), slider = h("input", { type: "range", min: "0", max: "0", value: "0", "aria-label": "Moment" });
+  const when = h("span", {}, "now"), slider = h("input", { type: "range", min: "0", max: "1", value: "1", "aria-label": "Moment" });
   const play = h("button", { type: "button" }, "Play"), load = h("button", { type: "button" }, "Load the last hours");
-  const counts = h("p"), legend = h("p", { class: "faint" });
+  const counts = h("p"), legend = h("p", { class: "faint" }), tables = h("div");
   let drawn = null, at = null, past = null, events = [], cursor = 0, timer = null, index = new Map();
 
   place.append(h("h1", {}, "Nodes"), counts, canvas, said,
-    h("div", { class: "bar" }, load, play, slider, when), legend);
+    h("div", { class: "bar" }, load, play, slider, when), legend, tables);
 
   function held(row) {
     if (past) {
@@ -126,16 +127,20 @@ export function nodes({ place, feed, tell }) {
 
   function summary() {
     const found = { held: 0, free: 0, busy: 0, unused: 0 };
+    let quarantined = 0;
     for (const row of feed.nodes.values()) {
       const now = held(row);
+      quarantined += row.phase === "quarantined" ? 1 : 0;
       found[now.role || (now.id ?? null) !== null ? "held" : now.state === "idle" ? "free" : now.state === "unused" ? "unused" : "busy"]++;
     }
     counts.textContent = `${figure(feed.nodes.size)} ${feed.status?.unit ?? "node"}s: ${figure(found.held)} train, `
-      + `${figure(found.free)} idle in the pool, ${figure(found.unused)} unused, ${figure(found.busy)} with the main scheduler.`;
+      + `${figure(found.free)} idle in the pool, ${figure(found.unused)} unused, ${figure(found.busy)} with the main scheduler; ${figure(quarantined)} in quarantine.`;
     counts.dataset.held = found.held;
     counts.dataset.free = found.free;
     legend.replaceChildren(h("span", { class: "key free" }), " idle in the pool  ", h("span", { class: "key busy" }), " the main scheduler's  ",
       h("span", { class: "key unused" }), " unused, not ours  ", "Other colours: a trainer each; hollow: its worker starts.");
+    const made = h("div", {}, ...(past ? [] : nodeTables(feed, feed.status?.unit ?? "node")));
+    if (!made.isEqualNode(tables)) tables.replaceChildren(...made.childNodes);
   }
 
   function hit(event) {
@@ -192,7 +197,12 @@ export function nodes({ place, feed, tell }) {
     if (event.key === "Enter") { const now = held(feed.nodes.get(drawn?.places[cursor]?.[0]) ?? {}); if (now.id) location.hash = `#/trainer/${now.id}`; }
   });
   load.addEventListener("click", read);
-  slider.addEventListener("input", () => { stop(); show(Number(slider.value)); });
+  slider.addEventListener("input", async () => {
+    const part = Number(slider.value) / Number(slider.max);
+    stop();
+    if (!events.length) { await read(); slider.value = String(Math.round(part * events.length)); }
+    show(Number(slider.value));
+  });
   play.addEventListener("click", async () => {
     if (timer) { stop(); return; }
     if (!events.length) await read();

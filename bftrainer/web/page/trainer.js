@@ -1,9 +1,13 @@
 // One trainer: its nodes, speed and metrics on one time axis, the learnt curve, when it will end, logs, orders.
 import { clock, facts, figure, h, link, span, table } from "./dom.js";
+import { happened, moved, paired } from "./decisions.js";
 import { ask, get } from "./feed.js";
 import { colour, extent, gantt, lines, theme } from "./draw.js";
 
-const EVENTS = 1000, REPORTS = 1000, NODES = 64, EVERY_MS = 5000, LOG_MS = 1000, LOG_CHARS = 60000, METRICS = 6;
+const EVENTS = 1000, NEWER = 100, CHANGES = 10, REPORTS = 1000, NODES = 64, EVERY_MS = 5000, LOG_MS = 1000, LOG_CHARS = 60000, METRICS = 6;
+
+const ADAPTIVE = { goodput: "goodput (samples/s times what a sample is worth)", "goodput.batch": "batch (samples)", "goodput.noise": "noise of the gradients (samples)" };
+const adaptive = (name) => name === "goodput" || name.startsWith("goodput.");
 
 /** When each node was a member: from the memberships that were published, until `end`. */
 export function stays(events, id, end) {
@@ -24,25 +28,53 @@ export function stays(events, id, end) {
 /** When it will end and how sure that is, in words. */
 export function ending(own, at) {
   const ends = own.ends_in_s;
-  if (own.ended_at) return `ended ${clock(own.ended_at)}: ${own.status}${own.reason ? `, ${own.reason}` : ""}`;
   if (!ends) return "not known: it has no amount of work";
   if (ends.likely === null) return `not known: ${ends.unknown}`;
-  const range = [ends.early, ends.late].every((one) => one !== null) ? `; between ${clock(at + ends.early)} and ${clock(at + ends.late)}` : "";
-  return `probably ${clock(at + ends.likely)}, in ${span(ends.likely)}${range}${ends.waits ? `; it waits ${span(ends.waits)} of that` : ""}`;
+  const early = ends.early === null ? "" : `; at the earliest ${clock(at + ends.early)}, in ${span(ends.early)}`;
+  const late = ends.late === null ? "" : `; at the latest ${clock(at + ends.late)}, in ${span(ends.late)}`;
+  const waits = ends.waits === null ? ", at its present speed" : `; it waits ${span(ends.waits)} of that`;
+  return `probably ${clock(at + ends.likely)}, in ${span(ends.likely)}${waits}${early}${late}`;
+}
+
+/** What the batch of a trainer is worth beside its initial one, in words; null if it does not adapt. */
+export function batch(metrics) {
+  const [size, initial, faster, worth, noise] = ["batch", "initial", "speed", "efficiency", "noise"].map((name) => metrics[`goodput.${name}`]);
+  if ([size, initial, faster, worth].some((value) => !Number.isFinite(value))) return null;
+  return `${figure(size)} of ${figure(initial)}: ${faster.toFixed(1)} times the samples, ${(100 * worth).toFixed(0)} % of their worth, `
+    + `${(faster * worth).toFixed(1)} times the progress; noise ${figure(noise, 3)} samples`;
+}
+
+/** The decisions that changed how many nodes a trainer has, the last one first: [event, before, after]. */
+export function changes(events, id) {
+  return paired(events).filter(([event]) => event.plan).flatMap(([event, before]) =>
+    moved(event.plan, before).filter(([who]) => who === id).map(([, was, is]) => [event, was, is])).reverse();
+}
+
+/** Events that are known, and later ones of an answer; null if some between may be missing. */
+export function merged(known, later) {
+  if (!known.length || !later.length) return known.length ? known : later;
+  const last = known.at(-1).id;
+  return later[0].id > last ? null : [...known, ...later.filter((event) => event.id > last)].slice(-EVENTS);
 }
 
 export function trainer({ place, feed, id, about, tell }) {
   const title = h("h1", {}, `Trainer ${id}`), head = h("div"), orders = h("div", { class: "bar" }), charts = h("div"), curve = h("div"), logs = h("div");
   place.append(h("p", {}, link("trainers", "all trainers")), title, head, orders, charts, curve, logs);
-  let own = null, past = null, closed = false, timer = null, following = null, ends = {};
+  let own = null, past = null, decided = -1, events = [], closed = false, timer = null, following = null, ends = {};
+
+  const name = (number) => (number === id ? "it" : feed.trainers.get(number)?.name ?? `trainer ${number}`);
 
   async function read() {
     try {
-      const found = await Promise.all([get(`/v1/trainers/${id}`), get(`/v1/events?limit=${EVENTS}`),
+      const asked = feed.decisions, known = asked === decided;
+      const found = await Promise.all([get(`/v1/trainers/${id}`), known ? [] : get(`/v1/events?limit=${events.length ? NEWER : EVENTS}`),
         get(`/v1/reports?trainer=${id}&limit=${REPORTS}`), get(`/v1/pauses?trainer=${id}&limit=${REPORTS}`)]);
+      events = merged(events, found[1]) ?? await get(`/v1/events?limit=${EVENTS}`);
+      decided = asked;
       if (closed) return;
+      if (!own && !about.public) ordered(found[0]);
       own = found[0];
-      past = { events: found[1], reports: found[2], pauses: found[3], at: Date.now() / 1000 };
+      past = { events, reports: found[2], pauses: found[3], at: Date.now() / 1000 };
       whole();
     } catch (error) {
       tell(error.message);
@@ -55,30 +87,36 @@ export function trainer({ place, feed, id, about, tell }) {
     if (!now) return;
     title.textContent = `${now.name} (${id})`;
     const work = now.work ? `${figure(now.samples)} of ${figure(now.work)} samples (${((100 * now.samples) / now.work).toFixed(1)} %)` : `${figure(now.samples)} samples`;
-    head.replaceChildren(facts([["status", now.reason && !now.ended_at ? `${now.status}: ${now.reason}` : now.status], ["it runs when", now.remedy], ["ends", ending(now, feed.at)],
+    const [last] = changes(events, id), pause = own?.pauses.at(-1);
+    head.replaceChildren(facts([["status", now.reason ? `${now.status}: ${now.reason}` : now.status], ["it runs when", now.remedy], ["ends", now.ended_at ? clock(now.ended_at) : ending(now, feed.at)],
+      ["last change", last ? h("span", {}, link(`decisions/${last[0].id}`, clock(last[0].time)), `: from ${last[1]} to ${last[2]} ${now.unit}s, because: ${happened(last[0], name)}`) : ""],
+      ["last pause", pause ? `${span(pause.pause_s)} at ${clock(pause.time)} (${pause.kind}), ${figure(pause.lost_steps)} steps lost` : ""],
       ["user", now.user], ["nodes", `${now.members.length} train${now.nodes.length > now.members.length ? `, ${now.nodes.length - now.members.length} start` : ""}`],
       ["speed", now.rate === null ? "-" : `${figure(now.rate)} samples/s`], ["done", work], ["step, epoch", `${figure(now.step)}, ${figure(now.epoch)}`],
-      ["metrics", Object.entries(now.metrics).map(([name, value]) => `${name} ${figure(value)}`).join(", ")],
+      ["batch", batch(now.metrics)], ["metrics", Object.entries(now.metrics).filter(([name]) => !adaptive(name)).map(([name, value]) => `${name} ${figure(value)}`).join(", ")],
       ["note", now.note], ["its script was warned", (own?.warned ?? now.warned).join("; ")]]));
   }
 
   function whole() {
     summary();
     if (!past) return;
-    const { reports, pauses, events } = past, end = own.ended_at ?? past.at;
+    const { reports, pauses } = past, end = own.ended_at ?? past.at;
     const bars = stays(events, id, end), begin = Math.min(end - 1, ...[...bars.values()].map((one) => one[0][0]), ...reports.slice(0, 1).map((r) => r.time));
     const range = [begin, end], marks = [...new Set(pauses.map((p) => p.generation))].map((g) => pauses.find((p) => p.generation === g).time).filter((at) => at >= begin);
-    const names = [...new Set(reports.flatMap((r) => Object.keys(r.metrics)))].sort();
+    const all = [...new Set(reports.flatMap((r) => Object.keys(r.metrics)))].sort(), names = all.filter((name) => !adaptive(name));
     const shown = [...bars].slice(0, NODES), sayX = (at) => new Date(at * 1000).toLocaleTimeString();
     const pictures = [];
     const picture = (words, draw) => { const canvas = h("canvas", { role: "img", "aria-label": words }); pictures.push([canvas, draw]); return h("figure", {}, h("figcaption", {}, words), canvas); };
-    const metric = (name) => picture(name, (canvas) => lines(canvas, [{ points: reports.filter((r) => (r.metrics[name] ?? null) !== null).map((r) => [r.time, r.metrics[name]]), colour: theme("link") }],
+    const metric = (name, words = name) => picture(words, (canvas) => lines(canvas, [{ points: reports.filter((r) => (r.metrics[name] ?? null) !== null).map((r) => [r.time, r.metrics[name]]), colour: theme("link") }],
       { range, marks, sayX, sayY: figure, zero: false, height: 120 }));
     charts.replaceChildren(h("h2", {}, "Over time"),
       picture(`nodes${bars.size > NODES ? ` (${NODES} of ${bars.size})` : ""}; lines mark rescales`, (canvas) => gantt(canvas, shown.map(([name, own_]) => ({ name, bars: own_, colour: colour(id) })), { range, sayX, marks })),
       picture("samples/s", (canvas) => lines(canvas, [{ points: reports.filter((r) => r.rate !== null).map((r) => [r.time, r.rate]), colour: theme("link") }], { range, marks, sayX, sayY: figure, height: 120 })),
-      ...names.slice(0, METRICS).map(metric),
+      ...Object.entries(ADAPTIVE).filter(([name]) => all.includes(name)).map(([name, words]) => metric(name, words)),
+      ...names.slice(0, METRICS).map((name) => metric(name)),
       names.length > METRICS ? h("p", { class: "faint" }, `${names.length - METRICS} more metrics: bftrainer metrics ${id}`) : "",
+      h("h2", {}, "What decisions changed for it"), table(["time", "nodes before", "after", "because"], changes(events, id).slice(0, CHANGES).map(([event, was, is]) =>
+        [link(`decisions/${event.id}`, clock(event.time)), figure(was), figure(is), happened(event, name)]), [1, 2], "nothing in the last decisions"),
       h("h2", {}, "Rescales"), table(["time", "what", "nodes", "stood still", "steps lost"], own.pauses.map((p) =>
         [clock(p.time), p.kind, figure(p.size), span(p.pause_s), figure(p.lost_steps)]).reverse(), [2, 3, 4], "none yet"));
     for (const [canvas, draw] of pictures) draw(canvas);
@@ -91,13 +129,13 @@ export function trainer({ place, feed, id, about, tell }) {
     const cost = (way, part) => own.costs[way][part];
     const costs = [["a node joins: the members stand still", cost("up", "stall")], ["a newcomer's start", cost("up", "init")], ["a node leaves", cost("down", "stall")]];
     curve.replaceChildren(h("h2", {}, "What is known of its speed"), h("figure", {}, canvas,
-      h("figcaption", {}, `Samples/s by nodes (${known.mode}); bars: one standard error of sizes that were tried. The next plan may ask for up to ${figure(known.may_ask_for)}.`)),
+      h("figcaption", {}, `Samples/s by nodes (${known.mode}). Line: what plans count with, also from other trainings with this command; dots: from its own measurements, with one standard error. The next plan may ask for up to ${figure(known.may_ask_for)}.`)),
       table(["nodes", "samples/s", "error", "windows", "from"], sizes.map((one) => [figure(one.nodes), figure(one.rate),
         one.error === null ? "-" : `${(100 * one.error).toFixed(1)} %`, figure(one.windows), one.source]), [0, 1, 2, 3], "no size is known"),
       table(["a rescale costs", "seconds", "error", "measured", "from"], costs.map(([words, one]) => [words, figure(one.seconds), figure(one.error_s), figure(one.count), one.source]), [1, 2, 3]));
     const measured = sizes.filter((one) => one.error !== null);
-    lines(canvas, [{ points: known.points.length ? known.points : [[0, 0]], colour: theme("link"), band: measured.map((one) => [one.nodes, one.rate * (1 - one.error), one.rate * (1 + one.error)]) },
-      { points: measured.map((one) => [one.nodes, one.rate]), colour: theme("mark") }],
+    lines(canvas, [{ points: known.points.length ? known.points : [[0, 0]], colour: theme("link") }, { loose: true, band: measured.map((one) => [one.nodes, one.rate * (1 - one.error), one.rate * (1 + one.error)]),
+      points: measured.map((one) => [one.nodes, one.rate]), colour: theme("mark") }],
       { sayX: figure, sayY: figure, dots: true, height: 180, range: extent(known.points.map((p) => p[0]), true) });
   }
 
@@ -114,16 +152,17 @@ export function trainer({ place, feed, id, about, tell }) {
   }
 
   const said = h("span", { role: "status" });
-  if (!about.public) {
+  function ordered(known) {
     const cancel = h("button", { type: "button" }, "Cancel it");
-    const priority = h("input", { type: "number", min: "0.01", step: "any", value: "1", "aria-label": "Priority" });
+    const priority = h("input", { type: "number", min: "0.01", step: "any", value: String(known.priority ?? 1), "aria-label": "Priority" });
     cancel.addEventListener("click", () => {
       if (cancel.dataset.sure) order(`/v1/trainers/${id}`, { method: "DELETE" }, "It is told to end; it writes a checkpoint first.");
       cancel.textContent = cancel.dataset.sure ? "Cancel it" : "Really cancel? Press again";
       if (cancel.dataset.sure) delete cancel.dataset.sure; else cancel.dataset.sure = "yes";
     });
-    orders.append(cancel, h("label", {}, "priority ", priority),
-      h("button", { type: "button", onclick: () => order(`/v1/trainers/${id}/priority`, { method: "POST", body: JSON.stringify({ priority: Number(priority.value) }) }, `Its priority is ${priority.value} now.`) }, "Set"), said);
+    if (!known.ended_at) orders.append(cancel, h("label", {}, "priority ", priority),
+      h("button", { type: "button", onclick: () => order(`/v1/trainers/${id}/priority`, { method: "POST", body: JSON.stringify({ priority: Number(priority.value) }) }, `Its priority is ${priority.value} now.`) }, "Set"));
+    orders.append(h("button", { type: "button", onclick: () => { if (!follow.disabled) follow.click(); logs.scrollIntoView(); } }, "Logs"), said);
     const follow = h("button", { type: "button" }, "Show what its workers print");
     const texts = new Map();
     logs.append(h("h2", {}, "Logs"), follow);
@@ -144,6 +183,7 @@ export function trainer({ place, feed, id, about, tell }) {
       if (!closed) following = setTimeout(print, LOG_MS);
     };
     follow.addEventListener("click", () => { follow.disabled = true; print(); });
+    if (known.status === "failed") follow.click();
   }
 
   if (id === null) {

@@ -1,5 +1,5 @@
 // Trainers in a table of any length, of which only the visible rows exist; and those that wait, with why.
-import { clock, figure, h, link, span, table } from "./dom.js";
+import { clock, figure, h, link, span, table, visible } from "./dom.js";
 import { spark } from "./draw.js";
 
 const ROW = 30, BEYOND = 8, QUEUED = 100;
@@ -7,16 +7,21 @@ const ROW = 30, BEYOND = 8, QUEUED = 100;
 const done = (t) => (t.work ? t.samples / t.work : null);
 export const likely = (t) => t.ends_in_s?.likely ?? null;
 
+/** The status as what comes first: trainers with nodes, those that wait, those that failed, other ended ones. */
+const rank = (t) => `${t.ended_at !== null ? 2 : t.nodes.length ? 0 : 1}${t.status === "failed" ? 0 : 1}${t.status}`;
+const STATUS = 3;
+
 const COLUMNS = [
   ["id", (t) => t.id, (t) => figure(t.id), true],
   ["name", (t) => t.name, (t) => link(`trainer/${t.id}`, t.name)],
   ["user", (t) => t.user, (t) => t.user],
-  ["status", (t) => t.status, (t) => t.status],
+  ["status", (t) => rank(t), (t) => t.status],
   ["nodes", (t) => t.nodes.length, (t) => (t.nodes.length ? `${t.members.length} of ${t.nodes.length}` : "-"), true],
   ["samples/s", (t) => t.rate ?? -1, (t) => figure(t.rate), true],
   ["done", (t) => done(t) ?? -1, (t) => (done(t) === null ? "-" : `${(100 * done(t)).toFixed(1)} %`), true],
   ["left", (t) => likely(t) ?? Infinity, (t) => span(likely(t)), true],
   ["submitted", (t) => t.submitted_at, (t) => clock(t.submitted_at)],
+  ["why", (t) => t.reason, (t) => (t.status === "completed" ? "" : h("span", { title: visible(t.reason) }, t.reason))],
 ];
 
 /** The trainers whose name, user, status or number has the words, in the order of a column. */
@@ -27,7 +32,7 @@ export function chosen(rows, words, column, down) {
   const key = COLUMNS[column][1], sign = down ? -1 : 1;
   return found.sort((a, b) => {
     const [x, y] = [key(a), key(b)];
-    return sign * (x < y ? -1 : x > y ? 1 : 0) || a.id - b.id;
+    return sign * (x < y ? -1 : x > y ? 1 : 0) || b.id - a.id;
   });
 }
 
@@ -38,8 +43,8 @@ export function trainers({ place, feed }) {
     h("button", { type: "button", onclick: () => sort(i) }, name)));
   const body = h("tbody");
   const scroll = h("div", { class: "scroll tall", tabindex: "0" }, h("table", {},
-    h("thead", {}, h("tr", {}, head, h("th", { scope: "col" }, "nodes and speed over time"))), body));
-  let column = 0, down = true, found = [];
+    h("thead", {}, h("tr", {}, head, h("th", { scope: "col" }, "nodes, speed"))), body));
+  let column = STATUS, down = false, found = [];
   place.append(h("h1", {}, "Trainers"), h("div", { class: "bar" }, search, counted), scroll);
 
   function sort(which) {
@@ -72,7 +77,7 @@ export function trainers({ place, feed }) {
   function row(t) {
     const course = feed.courses.get(t.id);
     const pictures = course?.length > 1 ? [1, 2].map((which) => h("canvas", { class: "spark", "data-id": t.id, "data-which": which, "aria-hidden": "true" })) : "";
-    return h("tr", {}, COLUMNS.map(([name, , show, number]) => h("td", { class: number ? "number" : name === "name" ? "name" : null }, show(t))),
+    return h("tr", {}, COLUMNS.map(([name, , show, number]) => h("td", { class: number ? "number" : name === "name" || name === "why" ? "name" : null }, show(t))),
       h("td", {}, pictures));
   }
 

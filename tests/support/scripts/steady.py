@@ -15,7 +15,7 @@ channel = socket.socket(fileno=orders["fd"])
 node = orders["node"]
 generation, size, joined, reported_at = 0, 0, False, 0.0
 rest = b""
-odd = {name: 1.0 for name in [os.environ.get("STEADY_METRIC")] if name}
+odd = {name: 1.0 for name in os.environ.get("STEADY_METRIC", "").split("|") if name}
 
 
 def say(kind: str, **fields: Any) -> None:

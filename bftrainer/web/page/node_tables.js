@@ -1,0 +1,59 @@
+// Who has the nodes, and which are not ours, in tables: what the map's colours mean, without pointing at cells.
+import { clock, figure, h, link, table } from "./dom.js";
+import { colour } from "./draw.js";
+
+const HOLDERS = 12, GROUPS = 12, NAMED = 4;
+
+/** The trainers that have nodes, those with most first: [id or null (other users'), user, nodes, of them starting]. */
+export function byHolder(rows) {
+  const found = new Map();
+  for (const row of rows) {
+    if (!row.role) continue;
+    const one = found.get(row.id) ?? found.set(row.id, { id: row.id, user: row.user, nodes: 0, starting: 0 }).get(row.id);
+    one.nodes += 1;
+    one.starting += row.role === "joining" ? 1 : 0;
+  }
+  return [...found.values()].sort((a, b) => b.nodes - a.nodes || a.id - b.id);
+}
+
+/** The nodes that no trainer can have, by why: those that nobody uses first, then the largest groups. */
+export function notOurs(rows) {
+  const found = new Map();
+  for (const row of rows) {
+    if (row.role || row.state === "idle") continue;
+    const state = row.phase === "quarantined" ? "in quarantine" : row.state === "unused" ? "unused" : "the main scheduler's";
+    const key = `${state}\n${row.why}`;
+    const one = found.get(key) ?? found.set(key, { state, why: row.why, names: [], ends: [], open: 0 }).get(key);
+    one.names.push(row.node);
+    if (row.until) one.ends.push(row.until); else one.open += 1;
+  }
+  const last = (one) => one.state === "the main scheduler's";
+  return [...found.values()].sort((a, b) => last(a) - last(b) || b.names.length - a.names.length);
+}
+
+function until({ ends, open }) {
+  if (!ends.length) return "not known";
+  const first = ends.reduce((a, b) => Math.min(a, b)), end = ends.reduce((a, b) => Math.max(a, b));
+  return `${clock(first)}${end > first ? ` to ${clock(end)}` : ""}${open ? `; of ${figure(open)} not known` : ""}`;
+}
+
+function swatch(id) {
+  const key = h("span", { class: "key" });
+  if (id !== null) key.style.background = colour(id);
+  return key;
+}
+
+/** Both tables. */
+export function nodeTables(feed, unit) {
+  const rows = [...feed.nodes.values()], holders = byHolder(rows), groups = notOurs(rows), users = new Map();
+  for (const one of holders) users.set(one.user ?? "other users", (users.get(one.user ?? "other users") ?? 0) + one.nodes);
+  const shares = [...users].sort((a, b) => b[1] - a[1]).slice(0, HOLDERS).map(([user, count]) => `${user} ${figure(count)}`).join(", ");
+  const name = (one) => h("span", {}, swatch(one.id), " ", one.id === null ? "other users' trainers" : link(`trainer/${one.id}`, feed.trainers.get(one.id)?.name ?? `trainer ${one.id}`));
+  const more = (all, most, what) => (all.length > most ? h("p", { class: "faint" }, `${figure(all.length - most)} more ${what}`) : "");
+  return [h("h2", {}, `Who has ${unit}s`), shares ? h("p", {}, `By user: ${shares}.`) : "",
+    table(["trainer", "user", `${unit}s`, "of them starting"], holders.slice(0, HOLDERS).map((one) =>
+      [name(one), one.user ?? "-", figure(one.nodes), figure(one.starting)]), [2, 3], `no trainer has a ${unit}`), more(holders, HOLDERS, "trainers"),
+    h("h2", {}, `Which ${unit}s are not ours, and why`),
+    table(["", `${unit}s`, "why", "until", "which"], groups.slice(0, GROUPS).map((one) => [one.state, figure(one.names.length), one.why || "-", until(one),
+      `${one.names.slice(0, NAMED).join(" ")}${one.names.length > NAMED ? ` and ${figure(one.names.length - NAMED)} more` : ""}`]), [1], "all are in the pool"), more(groups, GROUPS, "groups")];
+}
