@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from bftrainer.state_dir.folder import user_name
 
 MAX_BYTES = 256 * 1024
 """At most so much of a file is read at a time."""
+TIMED = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
+"""The time that a line begins with: bftrainer's own, or as `logging` and most others write it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,30 @@ def last_lines(folder: Path, lines: int, node: str | None = None, *, of: int) ->
         BftrainerError: The user may not read the folder or a file in it.
     """
     return {name: _last(path, lines, of) for name, path in _files(folder, node, of).items()}
+
+
+def by_time(parts: Mapping[str, LogPart]) -> list[tuple[str, str]]:
+    """Return the lines of several nodes by time, each with its node.
+
+    A line without a time follows the line before it on its node; lines of one node keep their order.
+    """
+    timed = [(at, name, line) for name, part in parts.items() for at, line in _times(part.text.splitlines())]
+    return [(name, line) for _, name, line in sorted(timed, key=lambda one: one[0])]
+
+
+def _times(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Each line with its time; those before the first time have that."""
+    found = [TIMED.match(line) for line in lines]
+    latest = next((_moment(one) for one in found if one), "")
+    for one, line in zip(found, lines, strict=True):
+        latest = max(latest, _moment(one)) if one else latest
+        yield latest, line
+
+
+def _moment(found: re.Match[str]) -> str:
+    """A time as text that sorts."""
+    day, clock, part = found.groups()
+    return f"{day} {clock}.{part or ''}"
 
 
 def added(folder: Path, ends: Mapping[str, int], node: str | None = None, *, of: int) -> dict[str, LogPart]:

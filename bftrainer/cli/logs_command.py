@@ -15,7 +15,7 @@ from bftrainer.cli.shared.terminal import say, say_as_it_is
 
 @click.command("logs")
 @trainer_argument
-@click.option("--node", help="Only this node's worker.")
+@click.option("--node", help="Only this node's worker; without it, all nodes' lines by time.")
 @click.option(
     "-n", "--lines", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Per node."
 )
@@ -30,7 +30,10 @@ def command(
     state_dir: str | None,
     as_json: bool,
 ) -> None:
-    """Show the last lines that TRAINER's workers printed, node by node.
+    """Show the last lines that TRAINER's workers printed, by time.
+
+    A line without a time follows the line before it on its node. Your script's lines have a time if it prints
+    one, as Python's logging does.
 
     Workers print into files that belong to the trainer's user, in a folder that `bftrainer show` names.
 
@@ -57,9 +60,8 @@ def command(
     if not found and not follow:
         say("nothing has been printed yet" + (f" on a node {node}: see bftrainer show" if node else ""))
     while True:
-        for name, part in found.items():
-            for line in part.text.splitlines():
-                put(f"{name}: {line}")
+        for name, line in worker_output.by_time(found):
+            put(f"{name}: {line}")
         if not follow:
             return
         time.sleep(0.5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.units import units
 from bftrainer.model.text import duration
 
+MOST_NAMES, MOST_METRICS, MOST_ROWS = 16, 24, 16
+"""So many nodes, metrics and rows of a section are shown: a section fits a screen."""
 NO_WORK = "not known: the spec names no amount of work (work: until_exit), nor does the script"
 
 
@@ -29,51 +31,84 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         print_json(t)
         return
     counted = units(t)
-    lines = {
+    print_table(("", ""), [*_now(t, counted).items()])
+    for title, columns, rows in _sections(t, counted):
+        if rows:
+            say(f"\n{title}")
+            print_table(columns, rows)
+
+
+def _now(t: dict[str, Any], counted: str) -> dict[str, object]:
+    """The first section: how it is now."""
+    return {
         "trainer": f"{t['id']}  {t['name']}  of {t['user']}",
         "status": t["status"] + (f" ({t['reason']})" if t["reason"] else ""),
         **({"note": t["note"]} if t.get("note") else {}),
-        counted: f"{' '.join(t['members']) or '-'}  (allocated: {' '.join(t['nodes']) or '-'}; "
-        f"allowed: {_allowed(t)})",
+        counted: f"{_some(t['members'])}  (allocated: {_some(t['nodes'])}; allowed: {_allowed(t)})",
         "progress": f"step {whole(t['step'])}, epoch {whole(t['epoch'])}, {whole(t['samples'])} samples"
         + (f" of {whole(t['work'])}" if t["work"] else ""),
         **({} if t["ended_at"] else {"ends in": _ends(t.get("ends_in_s"), t["work"], counted)}),
         "samples/s": speed(t["rate"]) or "-",
-        "metrics": figures(t["metrics"]) or "-",
+        "metrics": figures(dict(list(t["metrics"].items())[:MOST_METRICS]))
+        + _more(t["metrics"], MOST_METRICS)
+        or "-",
         **_batch(t["metrics"], t["scalability"].get("counts")),
         **({"takes turns": t["turns"]} if t.get("turns") else {}),
         "scalability": f"{t['scalability']['mode']}; "
         f"up to {t['scalability']['may_ask_for']} {counted} for now",
+        "submitted": moment(t["submitted_at"]),
+        **({"ended": moment(t["ended_at"])} if t["ended_at"] else {}),
+    }
+
+
+def _sections(t: dict[str, Any], counted: str) -> list[tuple[str, tuple[str, ...], list[tuple[object, ...]]]]:
+    """The other sections: title, columns and rows. None is longer than a screen."""
+    costs = [
+        _cost(f"{direction}: {what}", cost)
+        for direction, parts in t["costs"].items()
+        for what, cost in parts.items()
+    ]
+    saved = f"  (the last: step {whole(t['saved'])})" if t.get("saved") is not None else ""
+    files = {
         "command": " ".join(t["command"]),
         "workdir": t["workdir"],
         "logs": t["log_dir"],
-        "checkpoints": t["checkpoint_dir"]
-        + (f"  (the last: step {whole(t['saved'])})" if t.get("saved") is not None else ""),
-        "submitted": moment(t["submitted_at"]),
-        "ended": moment(t["ended_at"]) if t["ended_at"] else "-",
+        "checkpoints": t["checkpoint_dir"] + saved,
     }
-    warned = [("its script was warned", text) for text in t.get("warned", ())]
-    print_table(("", ""), [*lines.items(), *warned])
-    say(f"\nspeed by {counted}")
-    print_table(
-        (counted, "samples/s", "+-", "windows", ""), [_size(row) for row in t["scalability"]["sizes"]]
-    )
-    _print_goodput(t["scalability"].get("goodput"), counted)
-    say("\nwhat a rescale costs")
-    print_table(
-        ("", "seconds", "+-", "times", ""),
-        [
-            _cost(f"{direction}: {what}", cost)
-            for direction, parts in t["costs"].items()
-            for what, cost in parts.items()
-        ],
-    )
-    if t["pauses"]:
-        say("\nlast rescales")
-        print_table(
+    return [
+        ("its script was warned", ("",), [(text,) for text in t.get("warned", ())][-MOST_ROWS:]),
+        (
+            f"speed by {counted}",
+            (counted, "samples/s", "+-", "windows", ""),
+            [_size(row) for row in _every(t["scalability"]["sizes"])],
+        ),
+        (
+            f"goodput by {counted}: samples/s with the best batch on each, times what they are worth",
+            (counted, "goodput"),
+            [(n, speed(rate)) for n, rate in _every(t["scalability"].get("goodput") or [])],
+        ),
+        ("what a rescale costs", ("", "seconds", "+-", "times", ""), costs),
+        (
+            "last rescales",
             ("time", "change", counted, "step", "longest pause", "steps lost"),
-            [_pause(p) for p in t["pauses"]],
-        )
+            [_pause(p) for p in t["pauses"][-MOST_ROWS:]],
+        ),
+        ("its files", ("", ""), [*files.items()]),
+    ]
+
+
+def _every(rows: list[Any]) -> list[Any]:
+    """At most `MOST_ROWS` of these rows, evenly, with the last one."""
+    return rows[:: -max(1, -(-len(rows) // MOST_ROWS))][::-1]
+
+
+def _some(names: list[str]) -> str:
+    """The first of many names, and how many more there are."""
+    return " ".join(names[:MOST_NAMES]) + _more(names, MOST_NAMES) or "-"
+
+
+def _more(all_of: Sized, shown: int) -> str:
+    return f" and {len(all_of) - shown:,} more (--json has all)" if len(all_of) > shown else ""
 
 
 def _allowed(t: dict[str, Any]) -> str:
@@ -96,13 +131,6 @@ def _ends(ends: dict[str, Any] | None, work: int | None, counted: str) -> str:
     known = [f"{duration(ends[kind])} {words[kind]}" for kind in words if ends[kind] is not None]
     why = f"not known: {ends['unknown']}" if ends.get("unknown") else ""
     return "; ".join([*([why] if why else []), *known]) or "-"
-
-
-def _print_goodput(points: list[list[float]] | None, counted: str) -> None:
-    """The goodput by nodes, where it is known."""
-    if points:
-        say(f"\ngoodput by {counted}: samples/s with the best batch on each, times what they are worth")
-        print_table((counted, "goodput"), [(n, speed(rate)) for n, rate in points])
 
 
 def _batch(metrics: Mapping[str, float | None], counts: str | None) -> dict[str, str]:

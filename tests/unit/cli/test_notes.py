@@ -58,6 +58,29 @@ def test_details_say_which_sizes_are_allowed(
     assert done.exit_code == 0 and said in done.output
 
 
+def test_no_section_of_the_details_is_longer_than_a_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(tmp_path)
+    size = {"node_class": None, "rate": 1.0, "error": None, "windows": 0, "source": "given"}
+    client.trainer |= {
+        "nodes": [f"n{n}" for n in range(4608)],
+        "members": [],
+        "metrics": {f"m{n}": 1.0 for n in range(50)},
+        "warned": [f"of {n}" for n in range(90)],
+        "scalability": {
+            "mode": "auto",
+            "may_ask_for": 9,
+            "sizes": [{**size, "nodes": n} for n in range(1, 99)],
+        },
+    }
+    monkeypatch.setattr(show_command, "connect", lambda *_: client)
+    said = CliRunner().invoke(show_command.command, ["t"], env={"COLUMNS": "80"}).output
+    sections = said.split("\n\n")
+    assert len(sections) >= 4 and all(len(one.splitlines()) <= 24 for one in sections), said
+    assert "and 4,592 more" in said and "of 89" in said and "\n98" in said, "the last sizes and warnings stay"
+
+
 @pytest.mark.parametrize(
     ("ends", "said"),
     [

@@ -120,3 +120,24 @@ def test_a_folder_that_is_none_is_an_error(tmp_path: Path, name: str) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(BftrainerError, match=r": [A-Za-z]"):
         worker_output.last_lines(tmp_path / name, 5, of=OWN)
+
+
+def test_lines_of_all_nodes_stand_by_time() -> None:
+    """Lines without a time follow their node's last one; a clock that goes back changes no node's order."""
+    told = {
+        "n1": "2026-11-28 10:00:00 begins\nTraceback\n  x = 1\n2026-11-28 10:00:02,250 ends\n",
+        "n2": "old\n2026-11-28T10:00:01.5 trains\n2026-11-28 09:00:00 odd\nlast",
+        "n3": "never\n",
+    }
+    parts = {name: worker_output.LogPart(text, 0) for name, text in told.items()}
+    assert [f"{name}: {line[:20]}" for name, line in worker_output.by_time(parts)] == [
+        "n3: never",
+        "n1: 2026-11-28 10:00:00 ",
+        "n1: Traceback",
+        "n1:   x = 1",
+        "n2: old",
+        "n2: 2026-11-28T10:00:01.",
+        "n2: 2026-11-28 09:00:00 ",
+        "n2: last",
+        "n1: 2026-11-28 10:00:02,",
+    ]
