@@ -65,13 +65,13 @@ SETTLE_S, SETTLE_TRIES = 0.5, 10
 # --- a large store -------------------------------------------------------------------------------
 
 
-def spec(number: int, user: str) -> TrainerSpec:
-    """A spec of ordinary length, with a curve and settings of its own."""
+def spec(number: int, user: str, least: int = 1) -> TrainerSpec:
+    """A spec of ordinary length, with a curve and settings of its own; it needs `least` nodes."""
     return TrainerSpec(
         name=f"trial-{number}",
         command=("python", "train.py", "--lr", f"{1e-4 * (number % 97 + 1):.4g}", "--width", "256"),
-        n_min=1,
-        n_max=16,
+        n_min=least,
+        n_max=max(16, least),
         samples=50_000_000,
         curve=((1, 900.0), (2, 1700.0), (4, 3100.0), (8, 5600.0), (16, 9000.0)),
         user=user,
@@ -80,14 +80,15 @@ def spec(number: int, user: str) -> TrainerSpec:
     )
 
 
-def fill(path: Path, ended: int, unfinished: int, events: int, days: float) -> None:
-    """Make a database with so many trainers and events of the last `days`, as a daemon would have left it."""
+def fill(path: Path, ended: int, unfinished: int, events: int, days: float, least: int = 1) -> None:
+    """Make a database with so many trainers and events of the last `days`, as a daemon would have left
+    it; each trainer needs `least` nodes."""
     engine = open_database(path)
     now = time.time()
     with engine.begin() as c:
         # a crash while it is filled loses nothing of worth
         c.exec_driver_sql("PRAGMA cache_size=-200000")
-        insert(c, t.trainers, trainers(ended, unfinished, now, days), ended + unfinished)
+        insert(c, t.trainers, trainers(ended, unfinished, now, days, least), ended + unfinished)
         c.execute(t.ended.insert(), [{"user": own_name(), "status": "completed", "count": ended}])
         for table, generated in zip(
             (t.events, t.plans, t.actions), decisions(events, now, days), strict=True
@@ -106,12 +107,14 @@ def insert(c: sa.Connection, table: sa.Table, generated: Iterator[dict[str, Any]
     print(file=sys.stderr)
 
 
-def trainers(ended: int, unfinished: int, now: float, days: float) -> Iterator[dict[str, Any]]:
+def trainers(
+    ended: int, unfinished: int, now: float, days: float, least: int = 1
+) -> Iterator[dict[str, Any]]:
     """First those that have ended, then those that wait: all of one user, the caller."""
     user = own_name()
     for number in range(ended + unfinished):
         submitted = now - days * DAY_S * (1 - number / (ended + unfinished))
-        row = rows.of_new_trainer(spec(number, user), submitted)
+        row = rows.of_new_trainer(spec(number, user, least), submitted)
         if number < ended:
             row |= {
                 "status": TrainerStatus.COMPLETED.value,

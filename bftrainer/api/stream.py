@@ -18,8 +18,8 @@ from bftrainer.api.answers import PIECE, TAKEN_S, Answers, pieces
 from bftrainer.api.callers import Caller
 from bftrainer.errors import BftrainerError
 
-PARTS = ("status", "trainers", "nodes", "studies", "decisions")
-"""The parts of the feed that a reader may ask for."""
+PARTS = ("status", "decisions", "nodes", "studies", "trainers")
+"""The parts of the feed that a reader may ask for, in the order in which they are told."""
 QUEUE_BYTES = 1_000_000
 """So much waits for one reader; one that leaves more unread has to begin again."""
 BEAT_S = 15.0

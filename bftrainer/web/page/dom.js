@@ -39,7 +39,7 @@ export function facts(pairs) {
 export function figure(value, digits = 4) {
   if (value === null || value === undefined) return "-";
   if (!Number.isFinite(value)) return String(value);
-  if (Number.isInteger(value)) return value.toLocaleString("en");
+  if (Number.isInteger(value)) return String(value).replace(/\B(?=(\d{3})+$)/g, ",");  // toLocaleString takes long to load
   return Math.abs(value) >= 1e6 || Math.abs(value) < 1e-3 ? value.toExponential(2) : String(+value.toPrecision(digits));
 }
 

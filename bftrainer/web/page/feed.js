@@ -2,6 +2,8 @@
 
 const KEYS = { trainers: "id", nodes: "node", studies: "id" };
 const KEPT = 60;
+/** Where the last part of a state begins: nodes come before it, and can be drawn before many trainers have come. */
+const LAST = ', "trainers": [';
 const STORED = "bftrainer-session";
 
 /** Ask our server; raises an Error with the daemon's own words. */
@@ -31,7 +33,7 @@ export async function begin() {
 
 export class Feed {
   constructor(changed, lost) {
-    Object.assign(this, { changed, lost, seq: -1, status: null, decisions: 0, courses: new Map(), at: 0 });
+    Object.assign(this, { changed, lost, seq: -1, complete: false, status: null, decisions: 0, courses: new Map(), at: 0 });
     this.trainers = new Map(); this.nodes = new Map(); this.studies = new Map();
   }
 
@@ -53,23 +55,36 @@ export class Feed {
   /** Take in events until the stream ends; true if the daemon wants to be asked again at once. */
   async read(reader, alive) {
     const decoder = new TextDecoder();
-    let rest = "";
+    let pieces = [];  // of the event that comes; not one text, which would be copied with every piece
+    this.complete = false;
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return false;
-      const text = decoder.decode(value, { stream: true });
-      let from = Math.max(0, rest.length - 1);
-      rest += text;
-      for (let end; (end = rest.indexOf("\n\n", from)) >= 0; from = 0) {
-        const block = rest.slice(0, end);
-        rest = rest.slice(end + 2);
+      let text = decoder.decode(value, { stream: true });
+      if (pieces.at(-1)?.endsWith("\n")) text = pieces.pop() + text;
+      for (let end; (end = text.indexOf("\n\n")) >= 0;) {
+        const block = pieces.join("") + text.slice(0, end);
+        text = text.slice(end + 2);
+        pieces = [];
         if (!block.startsWith("event: ")) continue;
         const line = block.indexOf("\n"), name = block.slice(7, line);
         if (name === "again") { await reader.cancel(); return true; }
         alive();
+        this.complete = true;
         this.take(name, JSON.parse(block.slice(line + 7)));
       }
+      const seam = (pieces.at(-1) ?? "").slice(-LAST.length) + text;
+      if (text) pieces.push(text);
+      if (!this.complete && seam.includes(LAST)) pieces = [this.early(pieces.join(""))];
     }
+  }
+
+  /** Take in what of a state has come before its trainers; return the rest of it as a change. */
+  early(text) {
+    if (!text.startsWith("event: state\n")) return text;
+    const end = text.indexOf(LAST), told = JSON.parse(`${text.slice(text.indexOf("{"), end)}}`);
+    this.take("state", told);
+    return `event: change\ndata: {"seq": ${told.seq}, "time": ${told.time}${text.slice(end)}`;
   }
 
   take(name, told) {

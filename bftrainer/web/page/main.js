@@ -11,7 +11,7 @@ import { queue, trainers } from "./trainers.js";
 
 const VIEWS = { nodes, trainers, queue, decisions, host, studies };
 const main = document.getElementById("main"), notice = document.getElementById("notice");
-let view = null, feed = null, drawn = false;
+let view = null, feed = null;
 
 function tell(text) {
   notice.textContent = visible(text);
@@ -60,8 +60,8 @@ function draw() {
   const root = document.documentElement.dataset;
   root.updateMs = (performance.now() - began + changes.parse).toFixed(1);
   root.seq = feed.seq;
-  if (!drawn) root.wholeMs = root.paintMs = performance.now().toFixed(0);
-  drawn = true;
+  root.paintMs ??= performance.now().toFixed(0);
+  if (feed.complete) root.wholeMs ??= performance.now().toFixed(0);
 }
 
 function light(wanted) {

@@ -9,7 +9,7 @@ export function byHolder(rows) {
   const found = new Map();
   for (const row of rows) {
     if (!row.role) continue;
-    const one = found.get(row.id) ?? found.set(row.id, { id: row.id, user: row.user, nodes: 0, starting: 0 }).get(row.id);
+    const one = found.get(row.id) ?? found.set(row.id, { id: row.id, name: row.trainer, user: row.user, nodes: 0, starting: 0 }).get(row.id);
     one.nodes += 1;
     one.starting += row.role === "joining" ? 1 : 0;
   }
@@ -48,7 +48,7 @@ export function nodeTables(feed, unit) {
   const rows = [...feed.nodes.values()], holders = byHolder(rows), groups = notOurs(rows), users = new Map();
   for (const one of holders) users.set(one.user ?? "other users", (users.get(one.user ?? "other users") ?? 0) + one.nodes);
   const shares = [...users].sort((a, b) => b[1] - a[1]).slice(0, HOLDERS).map(([user, count]) => `${user} ${figure(count)}`).join(", ");
-  const name = (one) => h("span", {}, swatch(one.id), " ", one.id === null ? "other users' trainers" : link(`trainer/${one.id}`, feed.trainers.get(one.id)?.name ?? `trainer ${one.id}`));
+  const name = (one) => h("span", {}, swatch(one.id), " ", one.id === null ? "other users' trainers" : link(`trainer/${one.id}`, one.name));
   const more = (all, most, what) => (all.length > most ? h("p", { class: "faint" }, `${figure(all.length - most)} more ${what}`) : "");
   return [h("h2", {}, `Who has ${unit}s`), shares ? h("p", {}, `By user: ${shares}.`) : "",
     table(["trainer", "user", `${unit}s`, "of them starting"], holders.slice(0, HOLDERS).map((one) =>

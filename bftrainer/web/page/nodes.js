@@ -5,12 +5,14 @@ import { colour, context, theme } from "./draw.js";
 import { nodeTables } from "./node_tables.js";
 
 const LABEL = 16, GAP = 10, PLAY_MS = 250, EVENTS = 2000;
-const order = new Intl.Collator("en", { numeric: true }).compare;
+/** A name so that names sort by their numbers; the browser's own collation takes long to load. */
+const sortable = (name) => name.replace(/\d+/g, (digits) => digits.padStart(9, "0"));
 
 /** Nodes by rack: what of a name comes before its last number. GPUs of a node stay together. */
 export function racks(names) {
   const found = new Map();
-  for (const name of [...names].sort(order)) {
+  const keyed = [...names].map((name) => [sortable(name), name]).sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
+  for (const [, name] of keyed) {
     const rack = name.replace(/:\d+$/, "").replace(/\d+[^\d]*$/, "");
     if (!found.has(rack)) found.set(rack, []);
     found.get(rack).push(name);
@@ -21,18 +23,19 @@ export function racks(names) {
 /** Where each cell lies in so much width: the largest cells with which all fits into `room` pixels of height. */
 export function layout(groups, width, room) {
   for (let cell = 26; ; cell -= cell > 10 ? 2 : 1) {
-    const places = [], labels = [], columns = Math.max(1, Math.floor(width / cell));
+    const labels = [], columns = Math.max(1, Math.floor(width / cell));
     let top = 0, left = 0, deep = 0;
     for (const [rack, names] of groups) {
       const across = Math.min(columns, Math.max(Math.ceil(60 / cell), Math.ceil(Math.sqrt(names.length * 2))));
       const wide = across * cell;
       if (left && left + wide > width) { top += deep + GAP; left = deep = 0; }
-      labels.push([rack || "nodes", left, top]);
-      names.forEach((name, i) => places.push([name, left + (i % across) * cell, top + LABEL + Math.floor(i / across) * cell]));
+      labels.push([rack || "nodes", left, top, across, names]);
       deep = Math.max(deep, LABEL + Math.ceil(names.length / across) * cell);
       left += wide + GAP;
     }
-    if (top + deep <= room || cell <= 4) return { cell, places, labels, height: top + deep + 2 };
+    if (top + deep > room && cell > 4) continue;
+    const places = labels.flatMap(([, x, y, across, names]) => names.map((name, i) => [name, x + (i % across) * cell, y + LABEL + Math.floor(i / across) * cell]));
+    return { cell, places, labels, height: top + deep + 2 };
   }
 }
 
@@ -78,8 +81,7 @@ export function nodes({ place, feed, tell }) {
     const row = feed.nodes.get(name);
     if (!row) return;
     const now = held(row), size = cell - (cell > 6 ? 2 : 1);
-    pen.fillStyle = theme("back");
-    pen.fillRect(x, y, cell, cell);
+    pen.clearRect(x, y, cell, cell);
     if (now.id !== null && now.id !== undefined) pen.fillStyle = colours(now.id);
     else if (now.role) pen.fillStyle = drawn.tones.mark;
     else pen.fillStyle = drawn.tones[now.state === "idle" ? "free" : now.state === "unused" ? "unused" : "busy"];

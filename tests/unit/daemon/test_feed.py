@@ -273,7 +273,7 @@ def test_a_client_follows_over_the_socket_and_begins_again_when_told(
             def refused() -> None:
                 next(followed(Client(socket), "secrets"))
 
-            with pytest.raises(DaemonError, match="choose of status, trainers"):
+            with pytest.raises(DaemonError, match="choose of status, decisions"):
                 await asyncio.to_thread(refused)
             connector = aiohttp.UnixConnector(path=str(socket))
             async with (

@@ -1,0 +1,171 @@
+"""What the page costs on a large machine: the first paint in Chromium, updates, memory, the daemon's work.
+
+    python benchmarks/web.py [--nodes 4608] [--trainers 10000] [--turns 5] [--seconds 30] [--profile FILE]
+
+A daemon (local scheduler) shows that many nodes of 6 GPUs, of which 32 come or go each second; its store has
+that many trainers that wait. Each turn opens the page in a new headless Chromium with an empty cache: "cold"
+is the first reader, which the daemon makes its picture for, "warm" a later one. The whole picture has the
+trainers as well. Prints a table; with --profile, keeps what Chromium's profiler saw of the last turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # tests/ is not installed
+
+import growth
+
+from tests.support.browser import Browser, browser, web
+from tests.support.site import Site
+
+GPUS = 6
+MOVED = 32
+MOVE_S = 1.0
+PAINTED = "return document.documentElement.dataset.paintMs"
+WHOLE = "return document.documentElement.dataset.wholeMs"
+
+
+def site(options: argparse.Namespace) -> Site:
+    """A daemon that has begun, with all its nodes idle and all trainers in its store."""
+    made = Site(
+        [],
+        max_parallel=1,
+        max_trainers=100_000,
+        max_trainers_per_user=100_000,
+        warm_pool="false",
+    )
+    made.environ["GPUS_A_NODE"] = str(GPUS)
+    made.state.mkdir()
+    growth.fill(
+        made.state / "bftrainer.db",
+        ended=1000,
+        unfinished=options.trainers,
+        events=1000,
+        days=1.0,
+        least=10**6,
+    )
+    made.at_will(*names(options.nodes))
+    made.start()
+    return made
+
+
+def names(count: int) -> list[str]:
+    """Nodes in racks of 18, as on Summit."""
+    return [f"r{n // 18:03d}n{n % 18:02d}" for n in range(count)]
+
+
+def painted(page: Browser, what: str) -> float:
+    """Wait for a time that the page notes (ms after it was asked for), and return it."""
+    page.until(lambda: page.script(what), "the page is drawn")
+    return float(page.script(what))
+
+
+def opened(url: str, options: argparse.Namespace) -> tuple[float, float]:
+    """Open the page in a browser of its own: the times (ms) of its first paint, and of the whole picture."""
+    with browser() as page:
+        if options.profile:
+            for command, given in (("enable", {}), ("setSamplingInterval", {"interval": 500}), ("start", {})):
+                page.driver.execute_cdp_cmd(f"Profiler.{command}", given)
+        page.open(url)
+        found = painted(page, PAINTED), painted(page, WHOLE)
+        if options.profile:
+            profile = page.driver.execute_cdp_cmd("Profiler.stop", {})["profile"]
+            options.profile.write_text(json.dumps(profile))
+        return found
+
+
+def followed(page: Browser, made: Site, options: argparse.Namespace) -> list[float]:
+    """What each change takes the page (ms), for so many seconds in which nodes come and go."""
+    took, seen, every = list[float](), -1, names(options.nodes)
+    end, turn = time.monotonic() + options.seconds, 0
+    while time.monotonic() < end:
+        part = every[turn % 8 * MOVED :][:MOVED]
+        made.change(**{("take", "give")[turn // 8 % 2]: part})
+        turn += 1
+        time.sleep(MOVE_S)
+        seq, ms = page.script("const d = document.documentElement.dataset; return [d.seq, d.updateMs]")
+        if int(seq) != seen:
+            seen = int(seq)
+            took.append(float(ms))
+    return took
+
+
+def row(name: str, values: list[float], unit: str) -> None:
+    """Print one line: median and extremes."""
+    print(f"{name:34}{statistics.median(values):10.1f}{min(values):10.1f}{max(values):10.1f}  {unit}")
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, value in (("nodes", 4608), ("trainers", 10_000), ("turns", 5), ("seconds", 30)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--profile", type=Path)
+    options = parser.parse_args()
+    made = site(options)
+    try:
+        assert made.daemon is not None
+        made.change(give=names(options.nodes))
+        made.until(lambda: made.get("status")["pool"] >= options.nodes, 120, "all are idle")
+        growth.settle(made.daemon.pid)
+        waiting = made.get("status")["trainers"]["waiting"]
+        print(f"{made.get('status')['pool']:,} nodes, {waiting:,} trainers that wait")
+        print(f"{'':34}{'median':>10}{'least':>10}{'most':>10}")
+        report(made, options)
+    finally:
+        made.close()
+
+
+def report(made: Site, options: argparse.Namespace) -> None:
+    """Measure, and print the table."""
+    assert made.daemon is not None
+    times: dict[str, list[Any]] = {"cold": [], "warm": []}
+    for turn in range(options.turns):
+        with web(made.state) as url:
+            times["warm" if turn else "cold"].append(opened(url, options))
+    for name, found in times.items():
+        if found:
+            row(f"first paint, {name}", [first for first, _ in found], "ms")
+            row(f"the whole picture, {name}", [whole for _, whole in found], "ms")
+    with web(made.state) as url, browser() as page:
+        page.open(url)
+        painted(page, WHOLE)
+        busy, began = growth.busy_s(made.daemon.pid), time.monotonic()
+        took = followed(page, made, options)
+        share = (growth.busy_s(made.daemon.pid) - busy) / (time.monotonic() - began)
+        row("an update of the page", took, "ms")
+        page.driver.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
+        page.driver.execute_cdp_cmd("Performance.enable", {})
+        metrics = page.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+        heap = {one["name"]: one["value"] for one in metrics}["JSHeapUsedSize"] / 1e6
+        row("memory of the page's objects", [heap], "MB")
+        row("memory of bftrainer web", [growth.memory_mb(pid) for pid in web_processes(made)], "MB")
+        row("the daemon while nodes move", [100 * share], "% of a core")
+    busy, began = growth.busy_s(made.daemon.pid), time.monotonic()
+    time.sleep(options.seconds / 3)
+    row(
+        "the daemon without readers",
+        [100 * (growth.busy_s(made.daemon.pid) - busy) / (time.monotonic() - began)],
+        "%",
+    )
+
+
+def web_processes(made: Site) -> list[int]:
+    """The processes that serve the page of this daemon."""
+    from tests.support.processes import pids, read
+
+    wanted = (b"\0web\0", str(made.state).encode())
+    return [pid for pid in pids() if all(part in read(pid, "cmdline") for part in wanted)]
+
+
+if __name__ == "__main__":
+    main()
