@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 
 from bftrainer.performance.curve import Floats
 from bftrainer.performance.goodput import MOST_GAMMA, GoodputError, SystemModel
@@ -67,6 +66,8 @@ def fit(observed: Sequence[IterationTime], before: SystemModel | None = None) ->
     Raises:
         GoodputError: nothing was observed.
     """
+    from scipy.optimize import minimize  # noqa: PLC0415  most daemons and replays do without
+
     if not observed:
         raise GoodputError("no iteration was measured; measure one before the times are modelled")
     data = _Data.of(observed)
