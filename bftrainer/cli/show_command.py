@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,12 @@ def _now(t: dict[str, Any], counted: str) -> dict[str, object]:
     }
 
 
-def _sections(t: dict[str, Any], counted: str) -> list[tuple[str, tuple[str, ...], list[tuple[object, ...]]]]:
-    """The other sections: title, columns and rows. None is longer than a screen."""
+Section = tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]
+"""A title, columns and rows."""
+
+
+def _sections(t: dict[str, Any], counted: str) -> list[Section]:
+    """The other sections. None is longer than a screen."""
     costs = [
         _cost(f"{direction}: {what}", cost)
         for direction, parts in t["costs"].items()
@@ -75,7 +79,7 @@ def _sections(t: dict[str, Any], counted: str) -> list[tuple[str, tuple[str, ...
         "logs": t["log_dir"],
         "checkpoints": t["checkpoint_dir"] + saved,
     }
-    return [
+    sections: list[Section] = [
         ("its script was warned", ("",), [(text,) for text in t.get("warned", ())][-MOST_ROWS:]),
         (
             f"speed by {counted}",
@@ -95,6 +99,7 @@ def _sections(t: dict[str, Any], counted: str) -> list[tuple[str, tuple[str, ...
         ),
         ("its files", ("", ""), [*files.items()]),
     ]
+    return sections
 
 
 def _every(rows: list[Any]) -> list[Any]:
