@@ -13,7 +13,8 @@ from bftrainer.api.fields import body_of, text_of
 from bftrainer.api.transport.accept import Listener
 from bftrainer.api.transport.admission import Admission, HttpLimits
 from bftrainer.api.transport.connection import whole
-from bftrainer.web.access import Access, guard
+from bftrainer.errors import BftrainerError
+from bftrainer.web.access import Access, NotLetInError, guard
 from bftrainer.web.pages import files
 from bftrainer.web.relay import Relay
 
@@ -32,7 +33,11 @@ def application(access: Access, client: Client | None, *, record: bytes = b"") -
         return send
 
     async def session(request: web.Request) -> web.Response:
-        return web.json_response({"session": access.redeem(text_of(await body_of(request), "token"))})
+        try:
+            token = text_of(await body_of(request), "token")
+        except BftrainerError as error:
+            raise NotLetInError(str(error), 400) from error
+        return web.json_response({"session": access.redeem(token)})
 
     async def about(request: web.Request) -> web.Response:
         access.check_session(request)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 from bftrainer.cli.shared.tables import print_table
 from bftrainer.cli.shared.terminal import say
-from bftrainer.model.text import clock
+from bftrainer.model.text import clock, counted
 from bftrainer.search.plan.baselines import StagePlan
 from bftrainer.search.plan.beside import Question, Whole
 from bftrainer.search.plan.model.profile import ExperimentProfile
@@ -42,10 +42,10 @@ def print_refusal(whole: Whole, question: Question) -> None:
     often, on_average = ("", "") if chance is None else (f" in {chance:.6g} of the draws", ", on average")
     parts = [(part.name, part.answer, part.answer.fastest) for part in whole.parts]
     name = parts[0][0] if len(parts) == 1 else f"{len(parts)} brackets, {whole.order}"
-    longest = max(plan.estimate.jct_s for _, _, plan in parts)
+    longest = ceil(max(plan.estimate.jct_s for _, _, plan in parts))
     say(
         f"{name}: {what} meets the deadline of {clock(parts[0][1].deadline_s)}{often}. With at most "
-        f"{profile.nodes} nodes the fastest plan{of_any} takes {clock(longest)}{on_average}:\n"
+        f"{counted(profile.nodes, 'node')} the fastest plan{of_any} takes {clock(longest)}{on_average}:\n"
     )
     for own, answer, plan in parts:
         if len(parts) > 1:
@@ -54,7 +54,8 @@ def print_refusal(whole: Whole, question: Question) -> None:
         say()
     columns = (f"deadline{on_average}", _cost(profile.billing.unit), "most nodes")
     rows = [
-        (clock(one.deadline_s), _cell(one.cost, profile.billing.unit), str(one.nodes)) for one in whole.later
+        (clock(ceil(one.deadline_s)), _cell(one.cost, profile.billing.unit), str(one.nodes))
+        for one in whole.later
     ]
     print_table(columns, rows, numbers=columns[1:])
     if why := whole.untried:
@@ -67,8 +68,8 @@ def _print_figures(answer: DeadlineAnswer, plan: StagePlan, profile: ExperimentP
         _stages(plan, profile)
     else:
         say(
-            f"{plan.nodes} nodes from begin to end; all trials share them as in a daemon: whoever waits has "
-            "the next node that becomes free"
+            f"{counted(plan.nodes, 'node')} from begin to end; all trials share them as in a daemon: whoever "
+            "waits has the next node that becomes free"
         )
     own, fresh = plan.estimate, answer.fresh(plan)
     late_share = 1.0 - fresh.chance(answer.deadline_s)
@@ -105,7 +106,7 @@ def print_sum(plans: Sequence[StagePlan], profile: ExperimentProfile, whole: Who
         say(
             f"all {len(plans)} {whole.order}: time {clock(longest)}, "
             f"cost {money(total, profile.billing.unit)}, "
-            f"at most {most} nodes; of fresh draws {late_of_all(whole, plans):.1%} are late"
+            f"at most {counted(most, 'node')}; of fresh draws {late_of_all(whole, plans):.1%} are late"
         )
     if whole.proven:
         say("proven: in no other order of the brackets is an even plan cheaper")

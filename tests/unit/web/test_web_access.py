@@ -86,6 +86,7 @@ def test_the_token_counts_once_and_nothing_is_told_without_a_session() -> None:
             assert (await page.ask(path))[0] == 401
             assert (await page.ask(path, Authorization="Bearer "))[0] == 401, "nobody has a session yet"
         assert (await page.ask("/session", "POST", {"token": "guess"}))[0] == 401
+        assert (await page.ask("/session", "POST", {"token": 5}))[0] == 400, "not the daemon's fault"
         await page.enter()
         assert (await page.ask("/session", "POST", {"token": page.access.token}))[0] == 401
         assert await page.ask("/v1/status") == (200, "status")
