@@ -44,11 +44,12 @@ WORKER = np.dtype(
             ("home", "i8"),
             ("phase", "i8"),
         ),
-        *(("rank", "i8"), ("lost", "f8")),
+        *(("rank", "i8"), ("lost", "f8"), ("left", "i8")),
     ]
 )
 """A worker: its job, its task's time and memory, when that was ready, its device (-1: none yet), its place in
-the order of this plan, and how long its tasks have waited for that device since the last move."""
+the order of this plan, how long its tasks have waited for that device since the last move, and the device
+which its model is leaving."""
 JOB = np.dtype(
     [
         *(("first", "i8"), ("end", "i8"), ("left", "i8"), ("done", "i8"), ("missing", "i8")),
@@ -148,8 +149,7 @@ def _start(w: ReadyTasks, t: Timetable, r: Records, slot: int, device: int, star
     _mark(w, t, slot, -1)
     moved, job = t.workers[slot].home != device, t.workers[slot].job
     if moved:
-        if t.workers[slot].home >= 0:
-            t.devices[t.workers[slot].home].resident -= t.jobs[job].model
+        t.workers[slot].left = t.workers[slot].home
         t.devices[device].resident += t.jobs[job].model
         t.devices[device].largest = max(t.devices[device].largest, t.workers[slot].memory)
         t.workers[slot].home = device
@@ -228,6 +228,8 @@ def _look(
             if device >= 0:
                 _start(w, t, r, slot, device, start)
                 heapq.heappush(heap, (t.devices[device].free, device))
+                if 0 <= home != device:  # its model is on both until the move is over
+                    heapq.heappush(heap, (start, len(t.devices) + len(t.jobs) + slot))
                 if w.number[1] == 0:
                     return
             elif home >= 0:
@@ -237,7 +239,8 @@ def _look(
 
 @_compiled
 def _queue(w: ReadyTasks, t: Timetable, now: float) -> list[tuple[float, int]]:
-    """The events to come, a heap: a device's task ends, or (above all devices) a job becomes ready.
+    """The events to come, a heap: a device's task ends, or (above all devices) a job becomes ready, or (above
+    all jobs) a worker's model has left a device.
 
     Marks the tasks that are ready now, and the devices that are idle.
     """
@@ -282,6 +285,10 @@ def plan_interval(
     while now < until:
         while heap[0][0] <= now:
             _, code = heapq.heappop(heap)
+            if code >= len(devices) + len(jobs):
+                slot = code - len(devices) - len(jobs)
+                t.devices[workers[slot].left].resident -= t.jobs[workers[slot].job].model
+                continue
             if code >= len(devices):
                 _begin(w, t, code - len(devices))
                 continue

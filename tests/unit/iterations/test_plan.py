@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bftrainer.iterations.model import IterationJob, IterationTask, PlannedTasks, PlanRules, SharedDevices
@@ -84,7 +84,30 @@ def test_iterations_follow_each_other(jobs: list[IterationJob], rules: PlanRules
         assert ended == pytest.approx(ready[number, job.iterations] - job.exchange_s)
 
 
+def moving() -> list[IterationJob]:
+    """Jobs of which one moves a worker to a device, while another worker comes to where it was."""
+    rows = [
+        (0.0, (0.49609375, 0.3671875, 0.3359375, 0.21484375), 10, 0.0625, 0.0),
+        (1.0, (0.203125, 0.3046875, 0.453125, 0.078125), 6, 0.875, 0.1),
+        (1.0, (0.015625, 0.25, 0.34375, 0.5), 4, 0.5, 0.0),
+        (0.0, (0.4453125, 0.5, 0.4375, 0.0703125), 16, 0.125, 0.0),
+        (0.0, (0.09375, 0.5, 0.5), 11, 0.125, 0.1),
+        (1.0, (0.25, 0.3125, 0.5), 3, 0.5, 0.0),
+    ]
+    return [
+        IterationJob(
+            arrival=arrival,
+            tasks=tuple(IterationTask(s, 6.0 if s == 0.015625 else 1.0) for s in seconds),
+            iterations=iterations,
+            model_gb=model_gb,
+            exchange_s=exchange_s,
+        )
+        for arrival, seconds, iterations, model_gb, exchange_s in rows
+    ]
+
+
 @given(JOBS, RULES, st.sampled_from(sorted(ORDERS)))
+@example(moving(), PlanRules(gamma_s_per_gb=1.53125, apart=False, weigh=True, interval_s=3.0), "las")
 def test_memory_is_never_exceeded(jobs: list[IterationJob], rules: PlanRules, order: str) -> None:
     """The models of all workers on a device, and what the running task needs, fit at each start."""
     tasks, state = planned(jobs, rules, order)
