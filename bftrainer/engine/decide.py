@@ -25,6 +25,8 @@ from bftrainer.performance.estimate import Estimates, SharedObservations, costs_
 NONE: frozenset[str] = frozenset()
 MOST_RAISED = 2
 """For so many users a plan is made anew where others leave nodes unused."""
+MOST_BOUNDED = 3
+"""So often a plan is made anew where trainers may not use the nodes that it has for them."""
 
 
 def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
@@ -178,12 +180,17 @@ def _planned(
     """The plan for a problem over whole nodes, and the nodes of each trainer."""
     plan = solve(question)
     target = _assigned(state, asked, plan, groups)
-    if short := _short(plan, target):  # others get what these cannot use
-        plan = solve(bounded(question, short))
+    most: dict[int, int] = {}
+    for _ in range(MOST_BOUNDED):
+        if not (short := _short(plan, target)):
+            return plan, target
+        most |= short  # others get what these cannot use
+        plan = solve(bounded(question, most))
         target = _assigned(state, asked, plan, groups)
-        too_few = {c.trainer for c in question.candidates if len(target.get(c.trainer, ())) < c.n_min}
-        target = {id_: frozenset() if id_ in too_few else nodes for id_, nodes in target.items()}
-        plan = replace(plan, counts={id_: len(nodes) for id_, nodes in target.items()})
+    sizes = {t.id: t.spec.fitting(len(target[t.id])) for t in asked if t.id in target}
+    fitting = {t.id: _kept(state, t, sizes[t.id], target[t.id]) for t in asked if t.id in sizes}
+    target = {**target, **fitting}
+    plan = replace(plan, counts={id_: len(nodes) for id_, nodes in target.items()})
     return plan, target
 
 
@@ -194,14 +201,15 @@ def reduced(state: State) -> State:
     for t in state.active.values():
         size = t.spec.fitting(len(t.nodes))
         if 0 < size < len(t.nodes):
-            active[t.id] = without(t, t.nodes - _kept(state, t, size))
+            active[t.id] = without(t, t.nodes - _kept(state, t, size, t.nodes))
     return replace(state, active=active)
 
 
-def _kept(state: State, t: Trainer, size: int) -> frozenset[str]:
+def _kept(state: State, t: Trainer, size: int, nodes: frozenset[str]) -> frozenset[str]:
+    """Of these nodes the `size` that a trainer keeps."""
     if state.settings.share is Share.GPU:
-        return gpu_plan.trimmed([t], {t.id: t.nodes}, state)[t.id]
-    return assign({t.id: size}, {t.id: t.nodes}, t.nodes, {t.id: frozenset(t.members)})[t.id]
+        return gpu_plan.trimmed([t], {t.id: nodes}, state)[t.id]
+    return assign({t.id: size}, {t.id: nodes}, nodes, {t.id: frozenset(t.members)})[t.id]
 
 
 def candidates(state: State) -> tuple[Trainer, ...]:

@@ -75,9 +75,9 @@ def _near(found: PolishedPlacement, bound: float, gap: float) -> bool:
 
 
 def bounded(question: Problem, most: Mapping[int, int]) -> Problem:
-    """The problem in which these trainers get so many nodes or GPUs at most."""
+    """The problem in which these trainers get so many nodes or GPUs at most, or the next size below."""
     found = (
-        replace(c, n_max=most[c.trainer]) if most.get(c.trainer, c.n_max) < c.n_max else c
+        replace(c, n_max=c.sizes.floor(most[c.trainer])) if most.get(c.trainer, c.n_max) < c.n_max else c
         for c in question.candidates
     )
     return replace(question, candidates=tuple(c for c in found if c.n_min <= c.n_max))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bftrainer.engine.state import State, Step
@@ -428,9 +428,21 @@ SITES = {
 }
 
 
+A, B, C, OTHERS = frozenset({"a:0"}), frozenset({"a:0", "b:0"}), frozenset({"a:0", "c:0"}), frozenset({"a:2"})
+SHORT_TWICE = [
+    Op("submit", 4, A, OTHERS, 0),
+    Op("barred", 1, B, frozenset(), 1),
+    Op("nodes", 1, frozenset({"a:0", "a:1", "a:2", "b:0", "b:1"}), frozenset(), 0),
+    Op("expected", 1, C, C, 0),
+    Op("submit", 2, frozenset(), frozenset(), 1),
+]
+"""Of a user that is kept off two nodes: a second plan, too, has nodes for a trainer that it may not use."""
+
+
 @pytest.mark.parametrize("site", SITES.values(), ids=SITES.keys())
 @settings(max_examples=50, deadline=None)
 @given(run=RUNS)
+@example(run=(SHORT_TWICE, 60))
 def test_invariants_hold_whatever_happens(site: EngineSettings, run: tuple[list[Op], int]) -> None:
     ops, drain_at = run
     first = State(settings=site)
