@@ -73,8 +73,9 @@ def command(
         _measured(profile, gpus, max_nodes) if profile.is_dir() else _curve(profile, gpus, max_nodes)
     )
     bounds = UtilityBounds(low_utility, high_utility, min_nodes or own_min, len(phases.seconds), allowed)
-    fixed = {nodes: phases.fixed(nodes) for nodes in bounds.sizes}
-    best = bounds.size([phases.fixed(nodes).utility for nodes in range(1, bounds.most + 1)])
+    every = [phases.fixed(nodes) for nodes in range(1, bounds.most + 1)]
+    best = bounds.size([found.utility for found in every])
+    fixed = {nodes: every[nodes - 1] for nodes in bounds.sizes}
     scaled = phases.scaled(bounds)
     if as_json:
         print_json(_json(name, phases, bounds, fixed, best, scaled, price))

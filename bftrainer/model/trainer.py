@@ -13,7 +13,7 @@ Points = tuple[tuple[int, float], ...]
 """Points of a scalability curve: (nodes, samples/s), nodes ascending and above 0; (0, 0) is implied."""
 
 GOODPUT = "goodput."
-MOST_SAMPLES = 2.0**24
+MOST_SAMPLES = 2**24
 """The largest batch that adapts, as in `elastic.Adaptive`."""
 MOST_WORKERS = 1024.0
 """On a node."""

@@ -156,12 +156,12 @@ def _no_slower(
         floor = max(floor, curve.rate(before[None].points, 1))
     if not 0 < now < floor:
         return own
+
+    def raised(points: Points) -> Points:
+        return tuple((n, rate * floor / now) for n, rate in points)
+
     return {
-        name: replace(
-            found,
-            points=tuple((n, rate * floor / now) for n, rate in found.points),
-            goodput=tuple((n, rate * floor / now) for n, rate in found.goodput),
-        )
+        name: replace(found, points=raised(found.points), goodput=raised(found.goodput))
         for name, found in own.items()
     }
 

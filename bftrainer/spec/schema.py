@@ -37,7 +37,7 @@ from bftrainer.messages.specs import (
     TWO_CURVES,
 )
 from bftrainer.model.text import plain
-from bftrainer.model.trainer import Points
+from bftrainer.model.trainer import MOST_SAMPLES, Points
 from bftrainer.performance import curve
 from bftrainer.performance.observe import FASTEST, SLOWEST
 from bftrainer.spec.command_line import words_of
@@ -50,8 +50,6 @@ MAX_CLASSES = 64
 """Classes of nodes with a curve of their own."""
 MOST = 1e6
 """The highest weight and priority; a site may allow its users less."""
-MOST_SAMPLES = 2**24
-"""The largest batch that adapts, as in `elastic.Adaptive`."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _SET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

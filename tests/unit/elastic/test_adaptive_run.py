@@ -23,8 +23,8 @@ from bftrainer.elastic.state.position import Position
 from bftrainer.elastic.train.batches import MicroBatch
 from bftrainer.elastic.train.policy import GAINS, MOST_SAMPLES, Adaptive, overridden
 from bftrainer.elastic.train.sampler import RankShare
+from bftrainer.model import trainer
 from bftrainer.performance.goodput import BatchLimits, GoodputError, SystemModel
-from bftrainer.spec import schema
 from bftrainer.spec.located_yaml import SpecError
 from bftrainer.spec.parse import parse
 
@@ -342,7 +342,7 @@ def test_a_spec_goes_before_the_script() -> None:
     for before in (script, elastic.FixedGlobal(8), elastic.FixedPerNode(8)):
         assert overridden(before, said) == Adaptive(initial=16, max=128, max_per_worker=32, lr="sqrt")
     assert overridden(script, {"global": 64}) == elastic.FixedGlobal(64)
-    assert schema.MOST_SAMPLES == MOST_SAMPLES
+    assert trainer.MOST_SAMPLES == MOST_SAMPLES
     assert {spec(f"{{initial: 1, max: 2, lr: {rule}}}")["lr"] for rule in GAINS} == {*GAINS}
 
 
