@@ -115,7 +115,7 @@ def _kills(processes: Iterable[ProcessEvents]) -> list[str]:
     ]
 
 
-def _steps(processes: Iterable[ProcessEvents], sizes: Sequence[int]) -> dict[Key, StepFacts]:
+def _steps(processes: Sequence[ProcessEvents], sizes: Sequence[int]) -> dict[Key, StepFacts]:
     """Each step as it was last taken; what it replaces was lost and repeated."""
     taken: dict[Key, dict[int, Event]] = defaultdict(dict)
     for process in processes:
@@ -125,7 +125,27 @@ def _steps(processes: Iterable[ProcessEvents], sizes: Sequence[int]) -> dict[Key
                 before = ranks.get(event["rank"])
                 if before is None or event["time"] >= before["time"]:
                     ranks[event["rank"]] = event
-    return {key: _facts(_together(ranks), sizes) for key, ranks in sorted(taken.items())}
+    together = {key: _together(ranks) for key, ranks in sorted(taken.items())}
+    missed = _missed(processes)
+    return {key: _facts(events, sizes, _without(key, events, missed)) for key, events in together.items()}
+
+
+def _missed(processes: Iterable[ProcessEvents]) -> dict[tuple[int, int, int], Sequence[str]]:
+    """The samples of ranks that lost a member in a step, the last time: by step, size and rank."""
+    broken = [event for each in processes for event in each.events if event["event"] == "broken"]
+    broken.sort(key=lambda event: event["time"])
+    return {(event["at"], event["size"], event["rank"]): event["rows"] for event in broken}
+
+
+def _without(
+    key: Key, events: Sequence[Event], missed: Mapping[tuple[int, int, int], Sequence[str]]
+) -> list[Sequence[str]]:
+    """The samples of a step whose ranks have not stepped themselves: they got the state of those who had,
+    because a member was lost in between."""
+    optimizer, step = key
+    size, here = events[0]["size"], {event["rank"] for event in events}
+    absent = [rank for rank in range(size) if rank not in here and not optimizer]
+    return [missed[step, size, rank] for rank in absent if (step, size, rank) in missed]
 
 
 def _together(ranks: Mapping[int, Event]) -> list[Event]:
@@ -135,16 +155,16 @@ def _together(ranks: Mapping[int, Event]) -> list[Event]:
     return [event for event in found if event["size"] == latest["size"]]
 
 
-def _facts(events: Sequence[Event], sizes: Sequence[int]) -> StepFacts:
+def _facts(events: Sequence[Event], sizes: Sequence[int], missed: Sequence[Sequence[str]]) -> StepFacts:
     first = events[0]
     weights = prints(first["params"])
     own = sizes if first["opt"] == 0 else ()
     apart = [float(distance(weights, prints(each["params"]), own).max()) for each in events[1:]]
-    counts: list[Counter[str]] = [Counter(each["rows"]) for each in events]
+    counts: list[Counter[str]] = [Counter(rows) for rows in (*(each["rows"] for each in events), *missed)]
     rows = sum(counts, Counter[str]())
     seen = [count for count in counts if count]
     return StepFacts(
-        ranks=len(events),
+        ranks=len(counts),
         weights=weights,
         gradients=prints([row or [0.0] * 4 for row in first["grads"]]),
         settings=first["hyper"],

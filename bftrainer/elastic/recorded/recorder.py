@@ -104,11 +104,19 @@ class StepRecorder:
             return
         self._begin()
         if kind == "broken":
-            self._rows = []  # the step was not taken: its samples come again
+            self._note_broken()
         kept = ("step", "generation", "size", "survivor", "metrics", "rank", "warned", "now", "reason")
         self._write("said", kind=kind, **{name: fields[name] for name in kept if name in fields})
         if kind == "moved" and self._steps and self._run is None:
             self._offset = int(fields["step"]) - self._steps[0]
+
+    def _note_broken(self) -> None:
+        """This rank has not taken the step: its samples come again. Or others have taken it before they lost
+        the member: then this rank gets their state, and its samples are part of the step all the same."""
+        if self._rows and self._run is not None:
+            rank, size, _ = self._place()
+            self._write("broken", at=self._position() + 1, rank=rank, size=size, rows=self._rows)
+        self._rows = []
 
     # what PyTorch calls
 

@@ -48,6 +48,20 @@ def test_a_step_that_was_repeated_counts_as_it_was_taken_last() -> None:
     assert record.taken == 5
 
 
+def test_a_rank_that_lost_a_member_in_a_step_that_others_took_has_had_its_samples_in_it() -> None:
+    def broken(at: int, rows: list[str], *, size: int = 3, time: float = 0.0) -> Any:
+        return {"event": "broken", "at": at, "rank": 2, "size": size, "rows": rows, "time": time}
+
+    took = [step(1, 1, rank=rank, size=3, rows=[f"taken {rank}"]) for rank in (0, 1)]
+    took += [step(2, 2, rank=rank, size=2, rows=[f"taken {rank}"]) for rank in (0, 1)]
+    lost = [broken(1, ["too early"]), broken(1, ["its own"], time=1.0), broken(2, ["shared out anew"])]
+    record = recorded("a", 3, [ProcessEvents(events=took), ProcessEvents(events=lost)])
+    assert {at: (facts.ranks, sorted(facts.rows)) for (_, at), facts in record.steps.items()} == {
+        1: (3, ["its own", "taken 0", "taken 1"]),
+        2: (2, ["taken 0", "taken 1"]),
+    }
+
+
 def test_ranks_with_other_weights_and_steps_of_newcomers_without_the_state() -> None:
     events = [step(1, 1, size=3), step(1, 1, rank=1, size=3, params=[[1.0, 0.5, -0.4, 0.25]])]
     events.append(step(1, 1, rank=2, size=3, whole=False, params=[[9.0] * 4]))
