@@ -19,6 +19,9 @@ _CONTROL = re.compile(
 )
 _CONTROL_IN_LINES = re.compile(_CONTROL.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
 
+_SPAN = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*(s|m|min|h|d)?")
+_SPAN_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -67,3 +70,9 @@ def clock(seconds: float) -> str:
     whole = round(seconds)
     text = f"{whole // 60 % 60:02}:{whole % 60:02}"
     return f"{whole // 3600}:{text}" if whole >= 3600 else text
+
+
+def span_s(text: str) -> float | None:
+    """Seconds from a time span such as 90s, 30m, 2h or 1d, or a number of seconds; None: it is none."""
+    found = _SPAN.fullmatch(text.strip())
+    return float(found[1]) * _SPAN_UNITS[found[2] or "s"] if found else None

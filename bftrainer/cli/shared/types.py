@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-SPAN = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(s|m|min|h|d)?")
-SPAN_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+from bftrainer.model.text import span_s
+
 MOST_SPAN_S = 366 * 86_400.0
 TRAINER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
@@ -59,8 +59,7 @@ class Span(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the seconds; refuse what is no span."""
-        found = SPAN.fullmatch(str(value).strip())
-        seconds = float(found[1]) * SPAN_UNITS[found[2] or "s"] if found else 0.0
+        seconds = span_s(str(value)) or 0.0
         if not 0 < seconds <= MOST_SPAN_S:
             self.fail(f"{ascii(value)[:100]} is no time span; give 90s, 30m, 2h or 1d", param, ctx)
         return seconds

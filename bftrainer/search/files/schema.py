@@ -28,7 +28,7 @@ from bftrainer.messages.files.studies import (
     SWAPPED,
     TWICE,
 )
-from bftrainer.model.text import plain
+from bftrainer.model.text import plain, span_s
 from bftrainer.search.cost import MOST_TRIALS
 from bftrainer.search.files.space import MOST_APART, Kind
 from bftrainer.search.optuna.storage import checked
@@ -46,8 +46,6 @@ RESERVED = {
 """What braces in a command may name beside parameters."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|min|m|h|d)")
-SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 Bound = Annotated[float, Field(allow_inf_nan=False, ge=-1e300, le=1e300)]
 
@@ -72,10 +70,10 @@ def _span(value: Any) -> Any:
     """Seconds from a time span such as 90s, 30m, 2h or 1d; a number is seconds already."""
     if not isinstance(value, str):
         return value
-    found = _SPAN.fullmatch(value.strip())
-    if not found:
+    seconds = span_s(value)
+    if seconds is None:
         raise ValueError(f"{value[:40]!r}: give a time span such as 90s, 30m, 2h or 1d")
-    return float(found[1]) * SECONDS[found[2]]
+    return seconds
 
 
 def _auto(value: Any) -> Any:

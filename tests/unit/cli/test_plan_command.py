@@ -345,6 +345,11 @@ def test_a_deadline_is_a_time_span(folder: Path, span: str) -> None:
     assert found.exit_code == 2 and "is no time span; give 90s, 30m, 2h or 1d" in found.output
 
 
+@pytest.mark.parametrize("span", ["599.9999999999999s", "600.00000000000000000001", "0.1666666666666667h"])
+def test_a_deadline_may_have_as_many_decimals_as_a_program_prints(folder: Path, span: str) -> None:
+    assert run(folder, "--deadline", span).exit_code == 0
+
+
 def test_an_empty_file_is_told_which_keys_it_needs(folder: Path) -> None:
     (folder / "empty.yaml").write_text("# nothing\n")
     search = str(run(folder, search="empty.yaml").exception)
