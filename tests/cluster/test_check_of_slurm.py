@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from slurm.testbed import Testbed
+from tests.support.waiting import LONG_S
 
 
 def checked(bed: Testbed, folder: Path, *, mode: str = "preempt") -> dict[str, tuple[str, str]]:
@@ -22,7 +23,7 @@ def checked(bed: Testbed, folder: Path, *, mode: str = "preempt") -> dict[str, t
         "BFTRAINER_SLURM_WATCH": "batch",
     }
     command = [sys.executable, "-m", "bftrainer", "admin", "check", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ, timeout=LONG_S)
     found = {one["check"]: (one["level"], one["found"]) for one in json.loads(done.stdout)}
     assert done.returncode == any(level == "wrong" for level, _ in found.values()), done.stdout
     return found
@@ -68,7 +69,7 @@ def test_a_slurm_that_does_not_answer_is_wrong(bed: Testbed, tmp_path: Path) -> 
         str(tmp_path / "s"),
     ]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | environ, timeout=120
+        command, capture_output=True, text=True, check=False, env=os.environ | environ, timeout=LONG_S
     )
     found = {one["check"]: one["level"] for one in json.loads(done.stdout)}
     assert (done.returncode, found["slurm"]) == (1, "wrong")

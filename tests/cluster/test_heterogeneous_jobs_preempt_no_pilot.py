@@ -17,6 +17,7 @@ from bftrainer.model.finding import Level
 from bftrainer.schedulers.slurm.check.heterogeneous import CHECK
 from slurm.testbed import Testbed, why_not
 from slurm.testbed.plan import FRAGMENTS
+from tests.support.waiting import LONG_S
 
 TRIES = 3
 PASSES_S = 2.5
@@ -70,7 +71,7 @@ def checked(bed: Testbed) -> Level:
         "BFTRAINER_STATE_DIR": str(bed.plan.directory / "daemon"),
     }
     words = [sys.executable, "-m", "bftrainer", "admin", "check", "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environ, timeout=120)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environ, timeout=LONG_S)
     (found,) = [one["level"] for one in json.loads(done.stdout) if one["check"] == CHECK]
     return Level(found)
 

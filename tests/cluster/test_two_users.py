@@ -19,7 +19,7 @@ from slurm.testbed import Testbed
 from slurm.testbed.ports import free_ports
 from tests.support.processes import pids, read
 from tests.support.shared_site import ROOT, SPEC, START_S, SharedSite, others_can, words_of
-from tests.support.waiting import until
+from tests.support.waiting import LONG_S, until
 
 
 def secret_of(site: SharedSite, user: str, job: str) -> str:
@@ -218,7 +218,7 @@ def play_agent(site: SharedSite, user: str, node: str, tag: str, secret: str) ->
         *(site.python, "-m", "bftrainer.agent", "--node", node, "--tag", tag),
         *("--daemon", site.agents_at, "--orphan-s", "1"),
         input=secret,
-        timeout=120,
+        timeout=LONG_S,
     )
 
 
@@ -363,7 +363,7 @@ def test_a_credential_is_ones_own_and_serves_once(site: SharedSite, users: tuple
 def test_an_old_credential_is_refused(site: SharedSite, users: tuple[str, str]) -> None:
     shown = credential(site, users[0], "/v1/trainers", "--ttl=1")
     made = time.time()
-    until(lambda: time.time() > made + 2.5, "the credential is too old", seconds=30, story=site.story)
+    until(lambda: time.time() > made + 2.5, "the credential is too old", seconds=LONG_S, story=site.story)
     said = ask(site, users[0], "/v1/trainers", shown)
     assert said.startswith("401 ") and "Expired credential" in said
 

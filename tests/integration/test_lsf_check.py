@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lsf.emulator.emulator import Emulator
 from tests.support.lsf_site import begun
+from tests.support.waiting import LONG_S
 
 
 def checked(emulator: Emulator, folder: Path, **settings: str) -> tuple[int, dict[str, list[dict[str, str]]]]:
@@ -17,7 +18,7 @@ def checked(emulator: Emulator, folder: Path, **settings: str) -> tuple[int, dic
     environ = {**emulator.env, **{f"BFTRAINER_{key.upper()}": value for key, value in given.items()}}
     environ |= {"XDG_CONFIG_HOME": str(folder), "BFTRAINER_SITE_CONFIG": str(folder / "none")}
     words = [sys.executable, "-m", "bftrainer", "lsf", "check", "--json", "--state-dir", str(folder)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env=environ)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=LONG_S, env=environ)
     found: dict[str, list[dict[str, str]]] = {}
     for one in json.loads(done.stdout):
         found.setdefault(one["check"], []).append(one)
@@ -54,7 +55,7 @@ def test_the_job_of_a_pilot_is_shown(tmp_path: Path) -> None:
                 capture_output=True,
                 text=True,
                 check=True,
-                timeout=60,
+                timeout=LONG_S,
                 env=environ,
             )
             for host in ("h1", "h2")

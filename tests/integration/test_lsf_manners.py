@@ -15,6 +15,7 @@ import pytest
 from lsf.emulator import Emulator, EmulatorError, sites
 from lsf.emulator.core.model import Closed
 from lsf.emulator.sessions import below
+from tests.support.waiting import LONG_S
 
 DOWN = "LSF is down. Please wait ...\n"
 ONCE = {"LSB_NTRIES": "1"}
@@ -85,7 +86,7 @@ def test_the_server_ends_with_its_parent() -> None:
         "print(lsf.directory, lsf.jobs()[0]['pid'], flush=True)\nos._exit(0)\n"
     )
     words = [sys.executable, "-c", program]
-    said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=LONG_S)
     directory, pid = said.stdout.split()
     until(lambda: not Path(directory, "socket").exists())
     until(lambda: not below(int(pid)))

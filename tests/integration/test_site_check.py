@@ -7,13 +7,14 @@ import subprocess
 import sys
 
 from tests.support.site import Site, always, running
+from tests.support.waiting import LONG_S
 
 
 def checked(site: Site) -> tuple[int, dict[str, tuple[str, str]]]:
     """The exit code; level and what was found of each check."""
     command = [sys.executable, "-m", "bftrainer", "admin", "check", "--json", "--state-dir", str(site.state)]
     environ = site.environ | {"BFTRAINER_SCHEDULER": "local"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ, timeout=LONG_S)
     assert not done.stderr, done.stderr
     return done.returncode, {one["check"]: (one["level"], one["found"]) for one in json.loads(done.stdout)}
 

@@ -16,7 +16,7 @@ import pytest
 
 from bftrainer.traces.synthetic import onoff
 from tests.support.processes import children, until_ended
-from tests.support.waiting import until
+from tests.support.waiting import LONG_S, until
 
 BFTRAINER = [sys.executable, "-m", "bftrainer"]
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
@@ -106,7 +106,7 @@ def test_an_interrupted_sweep_says_how_far_it_is(folder: Path) -> None:
     until_first_row(folder, running)
     workers = children(running.pid)
     os.killpg(running.pid, signal.SIGINT)
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=LONG_S)
     assert running.returncode == 130
     n = len(rows(folder))
     assert said.splitlines() == [
@@ -165,7 +165,7 @@ def finish_without_bad(folder: Path) -> list[dict[str, object]]:
 def test_mpi_with_one_process_says_how_to_start_more(folder: Path) -> None:
     pytest.importorskip("mpi4py.MPI", exc_type=ImportError)
     done = subprocess.run(
-        sweep(folder, "--executor", "mpi"), capture_output=True, text=True, check=False, timeout=60
+        sweep(folder, "--executor", "mpi"), capture_output=True, text=True, check=False, timeout=LONG_S
     )
     assert done.returncode == 1
     assert done.stderr.splitlines() == [

@@ -86,7 +86,10 @@ def runs(folder: Path) -> list[str]:
 def undisturbed(script: str, folder: Path) -> None:
     """Train in one process, by hand."""
     subprocess.run(
-        [sys.executable, SCRIPTS / script, folder], env={**os.environ, **ONE_THREAD}, check=True, timeout=120
+        [sys.executable, SCRIPTS / script, folder],
+        env={**os.environ, **ONE_THREAD},
+        check=True,
+        timeout=LONG_S,
     )
 
 

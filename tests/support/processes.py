@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.support.waiting import until
+from tests.support.waiting import LONG_S, until
 
 DYING_S = 10.0
 """What a process that has been told to end may take."""
@@ -62,7 +62,7 @@ def left(folder: Path) -> list[int]:
 def until_ended(found: Iterable[int]) -> None:
     """Wait until none of these processes is alive."""
     waited = tuple(found)
-    until(lambda: not any(map(alive, waited)), f"processes {waited} have ended", seconds=60)
+    until(lambda: not any(map(alive, waited)), f"processes {waited} have ended", seconds=LONG_S)
 
 
 def _stat(pid: int) -> list[bytes]:
