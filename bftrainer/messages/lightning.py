@@ -184,3 +184,10 @@ NOT_RESTORED = Diagnostic(
     "Do that in __init__, or only where self.trainer.ckpt_path is None",
     "These functions are called again after every change of nodes, and what was trained is lost.",
 )
+CLOSURE = Diagnostic(
+    430,
+    "{optimizer} computes the loss several times a step, and each rank and micro-batch has a loss of its own",
+    "Take another optimizer, or step it in manual optimization, with a closure that averages the loss over "
+    "all ranks",
+    "Lightning gives it the last micro-batch of this rank alone, so ranks would take different steps.",
+)

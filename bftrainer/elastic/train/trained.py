@@ -137,6 +137,11 @@ def _check_whole(model: torch.nn.Module) -> None:
 def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
     if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
         raise TypeError(OPTIMIZER_INIT.say(optimizer=type(optimizer).__name__))
-    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
-    if closure is not None and closure.default is inspect.Parameter.empty:
+    if needs_closure(optimizer):
         raise TypeError(CLOSURE.say(optimizer=type(optimizer).__name__))
+
+
+def needs_closure(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a step of it cannot do without a closure, which computes the loss, as that of LBFGS."""
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty

@@ -169,6 +169,39 @@ def test_a_scheduler_that_counts_micro_batches_is_refused(callback: Any) -> None
         elastic.on_train_start(trainer(train_dataloader=own, lr_scheduler_configs=harmless), module)
 
 
+class ByHand(pl.LightningModule):  # type: ignore[misc, name-defined]
+    automatic_optimization = False
+
+
+@pytest.mark.parametrize(
+    ("at_most", "sizes", "module", "kind", "is_refused"),
+    [
+        (6, (1,), pl.LightningModule, torch.optim.LBFGS, True),
+        (None, (1, 2, 3), pl.LightningModule, torch.optim.LBFGS, True),
+        (None, (1,), pl.LightningModule, torch.optim.LBFGS, False),
+        (6, (1, 2, 3), pl.LightningModule, torch.optim.SGD, False),
+        (None, (1, 2, 3), ByHand, torch.optim.LBFGS, False),
+    ],
+)
+def test_an_optimiser_that_repeats_the_loss_is_refused_where_no_loss_is_the_steps(
+    callback: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    at_most: int | None,
+    sizes: tuple[int, ...],
+    module: Any,
+    kind: Any,
+    *,
+    is_refused: bool,
+) -> None:
+    monkeypatch.setattr(Job, "sizes", sizes)
+    elastic = callback(batch=12, at_most=at_most)
+    optimizer = kind([torch.ones(1, requires_grad=True)], lr=0.1)
+    used = trainer(train_dataloader=elastic.loader(range(60)), optimizers=[optimizer])
+    expected = pytest.raises(RefusedError, match="LBFGS computes the loss several times .* BFT-430")
+    with expected if is_refused else contextlib.nullcontext():
+        elastic.on_train_start(used, module())
+
+
 def test_without_micro_batches_an_interval_counts_steps(callback: Any) -> None:
     callback(batch=12).on_fit_start(trainer(val_check_interval=7, accumulate_grad_batches=1), None)
 

@@ -22,10 +22,12 @@ from lightning.pytorch.core.hooks import ModelHooks
 from bftrainer.elastic.frameworks.lightning import epoch_figures
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.warnings import note_warning
+from bftrainer.elastic.train.trained import needs_closure
 from bftrainer.messages.lightning import (
     AFTER_BACKWARD,
     ARGUMENTS,
     AT_EVERY_START,
+    CLOSURE,
     COUNTS_BY_ITSELF,
     FINDER,
     FREQUENCY_COUNTS,
@@ -136,6 +138,20 @@ def require_schedulers(trainer: Any, *, accumulates: bool) -> None:
     frequencies = [each.frequency for each in configs if each.interval == "step" and each.frequency != 1]
     if accumulates and frequencies:
         raise RefusedError(FREQUENCY_COUNTS.say(frequency=frequencies[0]))
+
+
+def require_one_loss(trainer: Any, module: Any, *, is_shared: bool) -> None:
+    """Refuse an optimiser that computes the loss of a step several times, where no loss is that of the whole
+    step: Lightning repeats this rank's last micro-batch alone.
+
+    `is_shared`: whether on some number of nodes a step has several ranks or micro-batches.
+
+    Raises:
+        RefusedError: then, with what to do instead.
+    """
+    if is_shared and module.automatic_optimization:
+        for optimizer in filter(needs_closure, getattr(trainer, "optimizers", ())):
+            raise RefusedError(CLOSURE.say(optimizer=type(optimizer).__name__))
 
 
 def _require_made_wide(module: Any) -> None:

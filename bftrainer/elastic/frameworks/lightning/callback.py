@@ -77,6 +77,7 @@ try:
         require_averaged,
         require_data,
         require_goes_on,
+        require_one_loss,
         require_resumed,
         require_schedulers,
         require_set_up,
@@ -232,6 +233,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             raise RefusedError(OWN_LOADER.say())
         go_on_with(trainer, self._logged)
         require_schedulers(trainer, accumulates=self._accumulates)
+        is_shared = self._accumulates or self._job.sizes[-1] > 1
+        require_one_loss(trainer, pl_module, is_shared=is_shared)
         self._data = tell_of_other_data(trainer.train_dataloader.dataset, self._data)
         tell_of_callbacks(trainer, pl_module, self._resumed, self._files.is_own)
         tell_of_parts(trainer, pl_module, accumulates=self._accumulates)
