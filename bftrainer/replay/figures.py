@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
 from bftrainer.model.events import NodesChanged
-from bftrainer.model.policy import EngineSettings
+from bftrainer.model.gpus import SEPARATOR
+from bftrainer.model.policy import EngineSettings, Share
 from bftrainer.model.trainer import RescaleCosts
 from bftrainer.replay.loop import replay
-from bftrainer.replay.tally import Result, Tally
+from bftrainer.replay.tally import ByClass, Result, Tally, plus
 from bftrainer.replay.trainers.simulated import HOUR_S, SimulatedTrainer
 from bftrainer.replay.workload import Submission
 
@@ -45,28 +46,36 @@ def figures_of(
 
 
 def dedicated_samples(
-    workload: Sequence[Submission], settings: EngineSettings, nodes: float, begin: float, end: float
+    workload: Sequence[Submission], settings: EngineSettings, nodes: ByClass, begin: float, end: float
 ) -> float:
     """A_s: what these trainers would process in [begin, end) on N_eq dedicated `nodes` (section 4.1).
 
     The same queue runs under the optimal static allocation, without rescale costs, on the whole
-    numbers of nodes below and above; in between it is interpolated.
+    numbers of nodes below and above; in between it is interpolated, for each class of nodes by itself.
     """
-    low = math.floor(nodes)
+    low = {name: math.floor(n) for name, n in nodes.items()}
     free = [
         replace(submission, spec=replace(submission.spec, costs=RescaleCosts())) for submission in workload
     ]
     exact = replace(settings, allocator="knapsack")
 
-    def on(n: int) -> float:
-        names = frozenset(f"dedicated{i:06}" for i in range(n))
-        changes = [NodesChanged(time=begin, joined=names)] if n else []
+    def on(numbers: Mapping[str, int]) -> float:
+        names = frozenset().union(*(_of_class(name, n, settings) for name, n in numbers.items()))
+        changes = [NodesChanged(time=begin, joined=names)] if names else []
         return replay(changes, free, exact, begin, end).samples
 
     below = on(low)
-    if nodes == low:
-        return below
-    return below + (nodes - low) * (on(low + 1) - below)
+    parts = {name: nodes[name] - n for name, n in low.items() if nodes[name] > n}
+    return below + sum(part * (on({**low, name: low[name] + 1}) - below) for name, part in parts.items())
+
+
+def _of_class(node_class: str, count: int, settings: EngineSettings) -> list[str]:
+    """The names of so many nodes of a class, or of GPUs, on as few nodes as hold them."""
+    own = sorted(settings.node_classes.get(node_class, ())) or [f"dedicated{i:06}" for i in range(count)]
+    if settings.share is Share.NODE:
+        return own[:count]
+    each = settings.gpus_per_node
+    return [f"{own[i // each]}{SEPARATOR}{i % each}" for i in range(count)]
 
 
 def _yield(result: Result, workload: Sequence[Submission], settings: EngineSettings) -> Figures:
@@ -76,15 +85,15 @@ def _yield(result: Result, workload: Sequence[Submission], settings: EngineSetti
     each trainer measured by its own O(1).
     """
     node_s = result.tally.node_s
-    equivalent = node_s / (result.end - result.begin)
+    equivalent = plus({}, result.tally.class_s, 1 / (result.end - result.begin))
     static = dedicated_samples(workload, settings, equivalent, result.begin, result.end)
-    linear = sum(trainer.linear_node_s(trainer.samples) for trainer in result.trainers.values())
+    linear = sum(trainer.linear_node_s(result.end) for trainer in result.trainers.values())
     return {
         "efficiency_u": result.samples / static if static else 0.0,
         "linear_efficiency": linear / node_s if node_s else 0.0,
         "samples": result.samples,
         "node_hours": node_s / HOUR_S,
-        "equivalent_nodes": equivalent,
+        "equivalent_nodes": sum(equivalent.values()),
     }
 
 

@@ -121,6 +121,7 @@ class _Loop:
         self.tally = Tally()
         self.clock = VirtualClock(begin)
         self.launcher = simulate(self.emit, self.clock)
+        self.launcher.class_of = state.settings.class_of
         self._begin, self._observer, self._progress = begin, observer, progress
         self._agenda: list[tuple[float, int, int, Event]] = []  # time, priority, order of arrival
         self._arrivals = count()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,6 +16,9 @@ from bftrainer.model.events import Event, Measured, NodesChanged, PlanDue, Worke
 from bftrainer.model.problem import Plan
 from bftrainer.model.trainer import Trainer
 from bftrainer.replay.trainers.simulated import SimulatedTrainer
+
+ByClass = Mapping[str, float]
+"""A number for each class of nodes."""
 
 
 class Decision(NamedTuple):
@@ -34,7 +37,7 @@ class Tally:
         rescales: Changes of a trainer's size that were decided.
         preemptions: Times a trainer lost nodes because they left the pool.
         completed: Trainers that ended.
-        node_s: Node-time in the pool.
+        class_s: Node-time in the pool, of each class of nodes.
         idle_node_s: Node-time in the pool that no trainer held.
         decisions: Every decision, in order.
         decision_s: How long each of them took (wall time).
@@ -48,7 +51,7 @@ class Tally:
     rescales: int = 0
     preemptions: int = 0
     completed: int = 0
-    node_s: float = 0.0
+    class_s: ByClass = field(default_factory=dict)
     idle_node_s: float = 0.0
     decisions: list[Decision] = field(default_factory=list)
     decision_s: list[float] = field(default_factory=list)
@@ -56,10 +59,11 @@ class Tally:
     decided_by: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)
     preempted: list[float] = field(default_factory=list)
+    _pool: ByClass = field(default_factory=dict)
 
     def passed(self, seconds: float, state: State) -> None:
         """Nothing changed for so long."""
-        self.node_s += seconds * len(state.pool)
+        self.class_s = plus(self.class_s, self._pool, seconds)
         self.idle_node_s += seconds * (len(state.pool) - state.held)
 
     def lost(self, event: NodesChanged, state: State) -> None:
@@ -82,9 +86,16 @@ class Tally:
         """An event led from one state to another. Ready workers and measurements change no size."""
         if isinstance(event, WorkersReady):
             return
+        if before.pool is not after.pool:
+            self._pool = by_class(after)
         self.events += not isinstance(event, Measured | PlanDue)
         for old, trainer in changed(before, after):
             self.rescales += _rescaled(old, trainer, event)
+
+    @property
+    def node_s(self) -> float:
+        """Node-time in the pool."""
+        return sum(self.class_s.values())
 
     @property
     def refuted(self) -> npt.NDArray[np.bool_]:
@@ -108,6 +119,18 @@ class Result:
     def samples(self) -> float:
         """Samples processed by all trainers."""
         return sum(trainer.samples for trainer in self.trainers.values())
+
+
+def by_class(state: State) -> ByClass:
+    """How many nodes of each class are in the pool."""
+    if not state.settings.node_classes:
+        return {"": len(state.pool)}
+    return Counter(map(state.settings.class_of, state.pool))
+
+
+def plus(one: ByClass, other: ByClass, times: float = 1.0) -> ByClass:
+    """One, and so many times the other, by class."""
+    return {name: one.get(name, 0) + times * other.get(name, 0) for name in one.keys() | other.keys()}
 
 
 def changed(before: State, after: State) -> Iterator[tuple[Trainer | None, Trainer]]:

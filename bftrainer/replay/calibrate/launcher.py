@@ -47,7 +47,7 @@ class HistoryLauncher(SimulatedLauncher):
     def add(self, trainer: int, spec: TrainerSpec) -> None:
         """Make a trainer known, with its fitted speeds, stalls and time to exit."""
         fitted = self._history.fitted[trainer - 1]
-        super().add(trainer, replace(spec, curve=fitted.curve or spec.curve))
+        super().add(trainer, replace(spec, curve=fitted.curve, curves=()) if fitted.curve else spec)
         added = self.trainers[trainer]
         added.exit_s = fitted.exit_s
         added.costs = RescaleCosts(up=Cost(stall_s=fitted.stall_up_s), down=Cost(stall_s=fitted.stall_down_s))
@@ -71,8 +71,7 @@ class HistoryLauncher(SimulatedLauncher):
             checkpoints.samples.append(trainer.samples)
             if not trainer.members and now not in self._history.drains:
                 kept = checkpoints.at(now, trainer.spec.checkpoint_every_s)
-                trainer.repeated += trainer.samples - kept
-                trainer.samples = kept
+                trainer.go_back(kept)
                 del self._checkpoints[id_]
 
     def regroup(self, trainer: SimulatedTrainer, action: Regroup) -> None:

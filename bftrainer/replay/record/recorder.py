@@ -16,7 +16,7 @@ from bftrainer.model.policy import EngineSettings
 from bftrainer.replay.record import windows
 from bftrainer.replay.record.data import Decisions, Moments, ReportData, Stays, TrainerRow
 from bftrainer.replay.record.windows import Border, RunningTotals
-from bftrainer.replay.tally import Result, Tally, changed
+from bftrainer.replay.tally import ByClass, Result, Tally, by_class, changed, plus
 from bftrainer.replay.trainers.launcher import SimulatedLauncher
 from bftrainer.replay.trainers.simulated import SimulatedTrainer
 from bftrainer.replay.workload import Submission
@@ -29,8 +29,8 @@ class Recorder:
     begin: float
     end: float
     _now: float = field(init=False)
-    _pool: int = 0
-    _node_s: float = 0.0
+    _pool: ByClass = field(default_factory=dict)
+    _node_s: ByClass = field(default_factory=dict)
     _ended: set[int] = field(default_factory=set)
     _ended_totals: RunningTotals = field(default_factory=RunningTotals)
     _moments: list[tuple[float, ...]] = field(default_factory=list)
@@ -49,19 +49,20 @@ class Recorder:
             self._borders.append(
                 Border(
                     border,
-                    self._node_s + self._pool * (border - self._now),
+                    plus(self._node_s, self._pool, border - self._now),
                     self._totals(border, launcher),
                     {id_: trainer.samples_at(border) for id_, trainer in running.items()},
                     frozenset(self._ended),
                 )
             )
-        self._node_s += self._pool * (until - self._now)
+        self._node_s = plus(self._node_s, self._pool, until - self._now)
         self._now = until
 
     def note(self, event: Event, before: State, step: Step, launcher: SimulatedLauncher) -> None:
         """Take down what an event changed."""
         now, state = event.time, step.state
         if before.pool is not state.pool:
+            self._pool = by_class(state)
             self._follow(0, before.pool, state.pool, now)
         for old, trainer in changed(before, state):
             self._follow(trainer.id, old.nodes if old else frozenset(), trainer.nodes, now)
@@ -71,10 +72,9 @@ class Recorder:
                 self._follow(id_, before.active[id_].nodes, frozenset(), now)
             self._ended.add(id_)
             self._ended_totals = self._ended_totals.plus(launcher.trainers[id_], now)
-        self._pool = len(state.pool)
         if self._moments and self._moments[-1][0] == now:
             self._moments.pop()
-        self._moments.append((now, self._pool, state.held, *self._totals(now, launcher)))
+        self._moments.append((now, len(state.pool), state.held, *self._totals(now, launcher)))
 
     def report_data(
         self,

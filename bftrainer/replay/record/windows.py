@@ -9,6 +9,7 @@ from typing import NamedTuple
 from bftrainer.model.policy import EngineSettings
 from bftrainer.replay.figures import dedicated_samples
 from bftrainer.replay.record.data import Window
+from bftrainer.replay.tally import ByClass, plus
 from bftrainer.replay.trainers.simulated import SimulatedTrainer
 from bftrainer.replay.workload import Submission
 
@@ -33,20 +34,20 @@ class RunningTotals(NamedTuple):
 
     def plus(self, trainer: SimulatedTrainer, now: float) -> RunningTotals:
         """These and a trainer's up to `now`."""
-        samples = trainer.samples_at(now)
         return RunningTotals(
-            self.samples + samples,
-            self.linear_node_s + trainer.linear_node_s(samples),
+            self.samples + trainer.samples_at(now),
+            self.linear_node_s + trainer.linear_node_s(now),
             self.rescale_samples + trainer.rescaled_samples,
             self.preemption_samples + trainer.preempted_samples,
         )
 
 
 class Border(NamedTuple):
-    """The state between two windows: node-time in the pool so far, totals, samples of unfinished trainers."""
+    """The state between two windows: node-time in the pool so far, by class, totals, samples of
+    unfinished trainers."""
 
     time: float
-    node_s: float
+    node_s: ByClass
     totals: RunningTotals
     samples: dict[int, float]
     ended: frozenset[int]
@@ -56,8 +57,8 @@ def between(
     first: Border, last: Border, workload: Sequence[Submission], settings: EngineSettings, begin: float
 ) -> Window:
     """The window between two borders of the replay that began at `begin`."""
-    node_s = last.node_s - first.node_s
-    nodes = node_s / (last.time - first.time)
+    class_s = plus(last.node_s, first.node_s, -1)
+    node_s, nodes = sum(class_s.values()), plus({}, class_s, 1 / (last.time - first.time))
     left = [
         replace(s, spec=replace(s.spec, samples=_left(s.spec.samples, first.samples.get(id_, 0.0))))
         for id_, s in enumerate(workload, start=1)
@@ -68,7 +69,7 @@ def between(
     return Window(
         begin=first.time - begin,
         end=last.time - begin,
-        nodes=nodes,
+        nodes=sum(nodes.values()),
         samples=done.samples,
         efficiency_u=done.samples / static if static else None,
         linear_efficiency=done.linear_node_s / node_s if node_s and left else None,

@@ -7,14 +7,14 @@ paper's model is init_s = 0: newcomers are ready at once and all members wait fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
 from bftrainer.model.events import Measured, TrainerEnded, WorkersReady
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.ports import Clock, Emit, Executor
-from bftrainer.replay.trainers.simulated import SimulatedTrainer
+from bftrainer.replay.trainers.simulated import SimulatedTrainer, one_class
 
 
 class SimulatedLauncher(Executor):
@@ -22,12 +22,13 @@ class SimulatedLauncher(Executor):
 
     def __init__(self, emit: Emit, clock: Clock) -> None:
         self.emit, self.clock = emit, clock
+        self.class_of: Callable[[str], str] = one_class
         self.trainers: dict[int, SimulatedTrainer] = {}
         self._busy: set[int] = set()  # trainers that have had nodes and have not ended
 
     def add(self, trainer: int, spec: TrainerSpec) -> None:
         """Make a trainer known, as submitted now."""
-        self.trainers[trainer] = SimulatedTrainer.submitted(spec, self.clock.now())
+        self.trainers[trainer] = SimulatedTrainer.submitted(spec, self.clock.now(), self.class_of)
 
     def forget(self, trainer: int) -> None:
         """A trainer has ended. Only its figures are kept."""

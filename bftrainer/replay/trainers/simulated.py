@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bftrainer.model.gpus import node_of
-from bftrainer.model.trainer import ASSUMED_COSTS, RescaleCosts, TrainerSpec
+from bftrainer.model.trainer import ASSUMED_COSTS, Points, RescaleCosts, TrainerSpec
 from bftrainer.performance import curve
 from bftrainer.performance.curve import Floats
 
 HOUR_S = 3600.0
+
+
+def one_class(node: str) -> str:
+    """The class of a node where all are alike."""
+    return ""
 
 
 @dataclass(slots=True)
@@ -20,11 +26,13 @@ class SimulatedTrainer:
     Attributes:
         spec: What the simulation takes as the truth about the trainer.
         costs: Stall and initialisation of a rescale.
-        rates: Samples/s on 0..n_max nodes.
+        class_of: The class of a node.
+        rates: Samples/s on 0..n_max nodes of a class without a curve of its own.
         clock: The moment up to which samples have been counted.
         members: The nodes that train together.
         stalled_until: When the current or last stall ends.
         samples: Samples processed up to `clock`, without those that were lost.
+        linear_s: Node-time that these take if every node trains on its own.
         stall_node_s: Node-time in which its members stood still for a rescale.
         init_node_s: Node-time in which new nodes initialised.
         starting: Node -> when its initialisation began.
@@ -45,11 +53,13 @@ class SimulatedTrainer:
 
     spec: TrainerSpec
     costs: RescaleCosts
+    class_of: Callable[[str], str]
     rates: Floats
     clock: float
     members: tuple[str, ...] = ()
     stalled_until: float = -math.inf
     samples: float = 0.0
+    linear_s: float = 0.0
     stall_node_s: float = 0.0
     init_node_s: float = 0.0
     starting: dict[str, float] = field(default_factory=dict)
@@ -68,11 +78,14 @@ class SimulatedTrainer:
     held_since: float = 0.0
 
     @classmethod
-    def submitted(cls, spec: TrainerSpec, now: float) -> SimulatedTrainer:
+    def submitted(
+        cls, spec: TrainerSpec, now: float, class_of: Callable[[str], str] = one_class
+    ) -> SimulatedTrainer:
         """A trainer that was submitted at `now`; costs that its spec leaves open are the assumed ones."""
         return cls(
             spec=spec,
             costs=spec.costs or ASSUMED_COSTS,
+            class_of=class_of,
             rates=curve.table(spec.curve or (), spec.n_max),
             clock=now,
             submitted_at=now,
@@ -85,7 +98,15 @@ class SimulatedTrainer:
             return 0.0
         if self.spec.across and len(set(map(node_of, self.members))) > 1:
             return curve.rate(self.spec.across, len(self.members))
+        if self.spec.curves:
+            return curve.rate(self._curve, len(self.members))
         return float(self.rates[len(self.members)])
+
+    @property
+    def _curve(self) -> Points:
+        """Its speeds on nodes of its members' class; no trainer mixes classes."""
+        own = dict(self.spec.curves) if self.members else {}
+        return own.get(self.class_of(self.members[0]) if own else "") or self.spec.curve or ()
 
     @property
     def completed(self) -> bool:
@@ -104,9 +125,9 @@ class SimulatedTrainer:
         """Hours from its submission to its end; NaN if it has not ended."""
         return math.nan if self.ended_at is None else (self.ended_at - self.submitted_at) / HOUR_S
 
-    def linear_node_s(self, samples: float) -> float:
-        """The node-time (s) that this many samples take if every node trains on its own."""
-        return samples / curve.rate(self.spec.curve or (), 1)
+    def linear_node_s(self, now: float) -> float:
+        """The node-time (s) that its samples at `now` take if every node trains on its own."""
+        return self.linear_s + (self.samples_at(now) - self.samples) / curve.rate(self._curve, 1)
 
     def samples_at(self, now: float) -> float:
         """Its samples at `now`, if nothing happens to it before."""
@@ -114,9 +135,16 @@ class SimulatedTrainer:
 
     def advance(self, now: float) -> None:
         """Count what happens from `clock` to `now`: first the rest of a stall, then training."""
+        self.linear_s = self.linear_node_s(now)
         self.samples, stall = self.samples_at(now), self._stall(now)
         self.stall_node_s += stall * len(self.members)
         self.clock = now
+
+    def go_back(self, samples: float) -> None:
+        """What it has done beyond so many samples is lost."""
+        self.repeated += self.samples - samples
+        self.linear_s *= samples / self.samples if self.samples else 1.0
+        self.samples = samples
 
     def hold(self, nodes: int, now: float) -> None:
         """From `now` on it holds this many nodes."""

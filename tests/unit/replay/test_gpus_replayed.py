@@ -44,6 +44,17 @@ def test_trainers_share_the_gpus_of_a_node(tmp_path: Path) -> None:
     assert figures["node_hours"] == pytest.approx(400 / 3600), "of GPUs"
 
 
+def test_dedicated_gpus_are_on_as_few_nodes_as_hold_them(tmp_path: Path) -> None:
+    """On one node nothing is lost, neither by a trainer with two speeds nor by one of whole nodes."""
+    figures = figures_of(tmp_path, "0,100,a\n", share="gpu", gpus_per_node=4)
+    assert figures["efficiency_u"] == pytest.approx(1.0)
+    whole = "- {name: whole, command: [train], nodes: 1, work: {samples: 1000000}, curve: [[1, 7]]}\n"
+    (tmp_path / "whole.yaml").write_text(whole)
+    what = {"log": tmp_path / "log.csv", "workload": tmp_path / "whole.yaml", "init_s": 0, "stall_up_s": 0}
+    figures = evaluate(scenario.of({**what, "share": "gpu", "gpus_per_node": 4})).figures
+    assert figures["efficiency_u"] == pytest.approx(1.0)
+
+
 def test_gpus_of_several_nodes_are_slower_if_the_curve_says_so(tmp_path: Path) -> None:
     """By hand: the first has 2 * 10 on any two GPUs, the second 2 * 4 on those of two nodes."""
     log = "0,100,a:0\n0,100,b:1\n0,100,c:0\n0,100,d:3\n"

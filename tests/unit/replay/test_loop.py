@@ -52,6 +52,21 @@ def test_one_trainer_grows_and_is_preempted() -> None:
     assert figures["unproven_decisions"] == 0
 
 
+def test_a_trainer_is_as_fast_as_the_class_of_its_nodes_is() -> None:
+    """By hand: on two nodes of the class 200 samples/s, as on dedicated ones; two nodes stay unused."""
+    spec = replace(trainer(), curves=(("fat", ((4, 400.0),)),), costs=RescaleCosts())
+    log = [Interval(0.0, 100.0, node) for node in ("f1", "f2", "t1", "t2")]
+    changes = intervals.changes(log, frozenset(i.node for i in log), 0.0, 100.0)
+    chosen = replace(SETTINGS, node_classes={"fat": frozenset({"f1", "f2", "f3"})})
+    workload = [Submission(0.0, spec)]
+    result = replay(changes, workload, chosen, 0.0, 100.0)
+    assert result.samples == pytest.approx(20_000)
+    figures = figures_of(result, workload, chosen)
+    assert figures["linear_efficiency"] == pytest.approx(0.5)
+    assert figures["efficiency_u"] == pytest.approx(1.0)
+    assert figures["equivalent_nodes"] == pytest.approx(4.0)
+
+
 def test_the_first_decision_is_about_all_that_wait_at_the_begin() -> None:
     """The second is faster, and no node of the first's has to be taken away for it."""
     slow, fast = (
