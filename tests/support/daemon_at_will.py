@@ -35,8 +35,12 @@ def changes(orders: Path, clock: Clock) -> Iterator[NodesChanged]:
         for line in lines:
             idle = (idle - set(json.loads(line)["take"])) | set(json.loads(line)["give"])
         yield NodesChanged(time=clock.now(), joined=idle)
+        line = ""
         while True:
-            order = json.loads(lines.readline() or '{"give": [], "take": []}')
+            line += lines.readline()  # a long one may have come in part
+            order = {"give": [], "take": []}
+            if line.endswith("\n"):
+                order, line = json.loads(line), ""
             yield NodesChanged(
                 time=clock.now() + TICK_S, left=frozenset(order["take"]), joined=frozenset(order["give"])
             )
