@@ -31,6 +31,13 @@ LINES, POINTS = 20, 100_000
 @click.option("--csv", "as_text", is_flag=True, help="Print CSV.")
 @click.option("--plot", type=OutputPath(".png", ".svg", ".pdf"), help="Draw to this file (.png, .svg, .pdf).")
 @click.option(
+    "--over",
+    type=click.Choice(["step", "samples", "time"]),
+    default="step",
+    show_default=True,
+    help="What --plot draws the figures over.",
+)
+@click.option(
     "--tensorboard",
     type=OutputPath(file_okay=False),
     help="Write into the folder <name>-<number> of this folder, for TensorBoard.",
@@ -41,6 +48,7 @@ def command(
     limit: int | None,
     as_text: bool,
     plot: Path | None,
+    over: str,
     tensorboard: Path | None,
     config: Path | None,
     state_dir: str | None,
@@ -68,19 +76,21 @@ def command(
     elif is_table:
         columns = ("time", "step", "samples", "nodes", "samples/s", "metrics")
         print_table(columns, [_row(p) for p in points], empty="nothing is reported and stored yet")
-    _export(points, f"{about['name']}-{about['id']}", plot, tensorboard)
+    _export(points, f"{about['name']}-{about['id']}", plot, over, tensorboard)
     if more:
         say(f"earlier points are left out; -n takes more than {most:,}", err=not is_table)
 
 
-def _export(points: Sequence[Point], name: str, plot: Path | None, tensorboard: Path | None) -> None:
+def _export(
+    points: Sequence[Point], name: str, plot: Path | None, over: str, tensorboard: Path | None
+) -> None:
     """Write the files that were asked for."""
     if not points and (plot or tensorboard):
         raise BftrainerError(f"{name}: nothing is reported and stored yet")
     if plot is not None:
-        from bftrainer.series.picture import draw
+        from bftrainer.series.picture import PlotOver, draw
 
-        left_out = draw(points, plot, name)
+        left_out = draw(points, plot, name, PlotOver(over))
         say(f"drawn to {plot}" + (f"; {left_out} metrics are left out" if left_out else ""), err=True)
     if tensorboard is not None:
         from bftrainer.series.tensorboard import export

@@ -1,8 +1,9 @@
-"""A trainer's course in one picture: each figure over the steps, and the nodes."""
+"""A trainer's course in one picture: each figure over the steps, the samples or the time, and the nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,15 @@ MOST = 30
 """So many figures are drawn, the first by name."""
 
 
-def draw(points: Sequence[Point], path: Path, title: str) -> int:
+class PlotOver(StrEnum):
+    """What figures are drawn over. Time counts from the first report, the time without nodes included."""
+
+    STEP = "step"
+    SAMPLES = "samples"
+    TIME = "time"
+
+
+def draw(points: Sequence[Point], path: Path, title: str, over: PlotOver = PlotOver.STEP) -> int:
     """Draw points, without those that were trained again, into a file whose suffix says its format.
 
     Returns how many figures are left out.
@@ -29,6 +38,7 @@ def draw(points: Sequence[Point], path: Path, title: str) -> int:
 
     shown = lasting(points)
     figures = names(shown)[:MOST]
+    at, label = _places(shown, over)
     with mpl.rc_context({"text.parse_math": False, "axes.grid": True, "grid.color": "#E5E5E5"}):
         figure, axes = plt.subplots(
             len(figures) + 1, figsize=(9, 2.2 * (len(figures) + 1)), sharex=True, layout="constrained"
@@ -36,9 +46,10 @@ def draw(points: Sequence[Point], path: Path, title: str) -> int:
         rows = [axes] if not figures else list(axes)
         figure.suptitle(title)
         for row, name in zip(rows, figures, strict=False):
-            _line(row, [(p.step, p.metrics[name]) for p in shown if name in p.metrics], name)
-        rows[-1].step([p.step for p in shown], [p.nodes for p in shown], where="post", color=COLOURS[1])
-        rows[-1].set(ylabel="nodes", xlabel="step", ylim=(0, None))
+            given = [(x, p.metrics[name]) for x, p in zip(at, shown, strict=True) if name in p.metrics]
+            _line(row, given, name)
+        rows[-1].step(at, [p.nodes for p in shown], where="post", color=COLOURS[1])
+        rows[-1].set(ylabel="nodes", xlabel=label, ylim=(0, None))
         try:
             figure.savefig(path, dpi=120)
         except (OSError, ValueError) as error:
@@ -49,6 +60,13 @@ def draw(points: Sequence[Point], path: Path, title: str) -> int:
     return len(names(shown)) - len(figures)
 
 
-def _line(axes: Any, values: Sequence[tuple[int, float]], name: str) -> None:
-    axes.plot([step for step, _ in values], [value for _, value in values], color=COLOURS[0])
+def _places(points: Sequence[Point], over: PlotOver) -> tuple[list[float], str]:
+    """Where points are along the picture, and what that is, in words."""
+    if over is PlotOver.TIME:
+        return [(p.time - points[0].time) / 3600 for p in points], "hours"
+    return [p.samples if over is PlotOver.SAMPLES else p.step for p in points], over.value
+
+
+def _line(axes: Any, values: Sequence[tuple[float, float]], name: str) -> None:
+    axes.plot([x for x, _ in values], [value for _, value in values], color=COLOURS[0])
     axes.set(ylabel=name if len(name) <= 24 else f"{name[:23]}…")

@@ -197,7 +197,7 @@ def test_an_optimiser_that_repeats_the_loss_is_refused_where_no_loss_is_the_step
     elastic = callback(batch=12, at_most=at_most)
     optimizer = kind([torch.ones(1, requires_grad=True)], lr=0.1)
     used = trainer(train_dataloader=elastic.loader(range(60)), optimizers=[optimizer])
-    expected = pytest.raises(RefusedError, match="LBFGS computes the loss several times .* BFT-430")
+    expected = pytest.raises(RefusedError, match=r"LBFGS computes the loss several times .* BFT-430")
     with expected if is_refused else contextlib.nullcontext():
         elastic.on_train_start(used, module())
 

@@ -10,7 +10,7 @@ import pytest
 
 from bftrainer.errors import BftrainerError
 from bftrainer.series import picture, tensorboard
-from bftrainer.series.points import points_of
+from bftrainer.series.points import lasting, points_of
 from tests.unit.series.test_points import row
 
 POINTS = points_of([row(10, 100.0, loss=1.0), row(20, 105.0, loss=9.0), row(15, 110.0, None, loss=0.5)])
@@ -27,6 +27,19 @@ def test_a_picture_is_drawn_whatever_names_figures_have(tmp_path: Path) -> None:
 def test_a_picture_without_a_figure_has_the_nodes(tmp_path: Path) -> None:
     assert picture.draw(points_of([row(1)]), tmp_path / "a.svg", "t") == 0
     assert "<svg" in (tmp_path / "a.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("over", "label", "at"),
+    [
+        ("step", "step", [10, 15]),
+        ("samples", "samples", [POINTS[0].samples, POINTS[2].samples]),
+        ("time", "hours", [0.0, 10 / 3600]),
+    ],
+)
+def test_figures_are_over_steps_samples_or_the_time(over: str, label: str, at: list[float]) -> None:
+    places, said = picture._places(lasting(POINTS), picture.PlotOver(over))
+    assert (said, places) == (label, pytest.approx(at))
 
 
 def test_a_picture_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
