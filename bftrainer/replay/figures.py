@@ -70,11 +70,12 @@ def dedicated_samples(
 
 
 def _of_class(node_class: str, count: int, settings: EngineSettings) -> list[str]:
-    """The names of so many nodes of a class, or of GPUs, on as few nodes as hold them."""
+    """The names of so many nodes of a class, or of GPUs, on as few nodes as hold them. A node may have more
+    GPUs than `gpus_per_node` says."""
     own = sorted(settings.node_classes.get(node_class, ())) or [f"dedicated{i:06}" for i in range(count)]
     if settings.share is Share.NODE:
         return own[:count]
-    each = settings.gpus_per_node
+    each = max(settings.gpus_per_node, math.ceil(count / max(len(own), 1)))
     return [f"{own[i // each]}{SEPARATOR}{i % each}" for i in range(count)]
 
 

@@ -55,6 +55,13 @@ def test_dedicated_gpus_are_on_as_few_nodes_as_hold_them(tmp_path: Path) -> None
     assert figures["efficiency_u"] == pytest.approx(1.0)
 
 
+def test_dedicated_nodes_of_a_class_have_all_gpus_that_were_seen(tmp_path: Path) -> None:
+    """Without `gpus_per_node`: the class has one node, and the log four GPUs of it."""
+    log = "".join(f"0,100,a:{gpu}\n" for gpu in range(4))
+    figures = figures_of(tmp_path, log, share="gpu", node_classes={"fat": "a"})
+    assert (figures["efficiency_u"], figures["equivalent_nodes"]) == pytest.approx((1.0, 4.0))
+
+
 def test_gpus_of_several_nodes_are_slower_if_the_curve_says_so(tmp_path: Path) -> None:
     """By hand: the first has 2 * 10 on any two GPUs, the second 2 * 4 on those of two nodes."""
     log = "0,100,a:0\n0,100,b:1\n0,100,c:0\n0,100,d:3\n"
