@@ -14,6 +14,7 @@ from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import OutputPath
 from bftrainer.errors import BftrainerError
+from bftrainer.series.picture import PlotOver, draw
 from bftrainer.series.points import Point, as_csv, points_of
 
 LINES, POINTS = 20, 100_000
@@ -32,8 +33,8 @@ LINES, POINTS = 20, 100_000
 @click.option("--plot", type=OutputPath(".png", ".svg", ".pdf"), help="Draw to this file (.png, .svg, .pdf).")
 @click.option(
     "--over",
-    type=click.Choice(["step", "samples", "time"]),
-    default="step",
+    type=click.Choice([over.value for over in PlotOver]),
+    default=PlotOver.STEP.value,
     show_default=True,
     help="What --plot draws the figures over.",
 )
@@ -88,8 +89,6 @@ def _export(
     if not points and (plot or tensorboard):
         raise BftrainerError(f"{name}: nothing is reported and stored yet")
     if plot is not None:
-        from bftrainer.series.picture import PlotOver, draw
-
         left_out = draw(points, plot, name, PlotOver(over))
         say(f"drawn to {plot}" + (f"; {left_out} metrics are left out" if left_out else ""), err=True)
     if tensorboard is not None:
