@@ -6,7 +6,7 @@ import importlib
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -362,3 +362,35 @@ def test_a_checkpoint_with_other_names_than_the_models_is_refused_as_soon_as_it_
     monkeypatch.setattr(checkpoints, "_begun", set[Any]())
     with pytest.raises(ValueError, match=r"lacks 1 of 2 weights .* such as head"):
         process(tmp_path, monkeypatch, None, "steps", kind=Renames)
+
+
+class Grows(transformers.Trainer):  # type: ignore[misc,name-defined]  # need not be installed
+    """Has another loss at every step, and logs every third."""
+
+    said: ClassVar[dict[str, float]] = {}
+
+    def __init__(self, model: Any, args: Any, **given: Any) -> None:
+        args.logging_steps = 3
+        super().__init__(model, args, **given)
+
+    def training_step(self, *given: Any, **options: Any) -> Any:
+        return super().training_step(*given, **options) + self.state.global_step
+
+    def log(self, logs: dict[str, float], *given: Any) -> None:
+        found = {name: logs[name] for name in ("loss", "train_loss") if name in logs}
+        self.said.update({f"{name} at {self.state.global_step}": value for name, value in found.items()})
+        super().log(logs, *given)
+
+
+@pytest.mark.parametrize("leaves", [(), (2,), (1, 3, 5), (7, 8)])
+def test_a_logged_loss_is_the_mean_of_all_steps_since_the_last_line(
+    leaves: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps from 1 to 8 have losses from 1 to 8. The training's own figure is the mean of them all, also
+    where the process begins once more after its end."""
+    monkeypatch.setattr(Grows, "said", {})
+    for leave_after in (*leaves, None, None):
+        monkeypatch.setattr(checkpoints, "_begun", set[Any]())
+        process(tmp_path, monkeypatch, leave_after, "epoch", kind=Grows)
+        assert Grows.said.items() <= {"loss at 3": 2.0, "loss at 6": 5.0, "train_loss at 8": 4.5}.items()
+    assert len(Grows.said) == 3

@@ -33,10 +33,12 @@ from bftrainer.elastic.frameworks.huggingface.ended import EndedTraining, noted
 from bftrainer.elastic.frameworks.huggingface.loss_by_items import (
     require_function_by_items,
     require_smoothing_by_items,
+    trainers_of,
     watch_first_loss,
     watch_own_loss,
 )
 from bftrainer.elastic.frameworks.huggingface.order import begin_epoch, length_of, order_of
+from bftrainer.elastic.frameworks.huggingface.running_loss import RunningLoss
 from bftrainer.elastic.frameworks.model_check import AsAtStart, Restored
 from bftrainer.elastic.frameworks.replica_check import SameWeights
 from bftrainer.elastic.process.refusal import RefusedError
@@ -90,7 +92,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self._batch = 0
         self._figures: dict[str, float] = {}
         self._leaving = self._ours = self._complete = False
-        self._ended = EndedTraining()
+        self._ended, self._loss = EndedTraining(), RunningLoss()
         self._at_start: AsAtStart | None = None
         self._restored: Restored | None = None
         self._same = SameWeights(WEIGHTS_APART)
@@ -140,6 +142,8 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         require_same_start(state.global_step)
         before = _mark(Path(self.checkpoint)) if self.checkpoint else {}
         self._ended = EndedTraining(state, before)
+        trainer = next((each for each in trainers_of(Trainer, self) if each.state is state), None)
+        self._loss = RunningLoss(trainer, before.get("loss"), is_over=self._ended.is_so)
         loader = given.get("train_dataloader")
         self._data = tell_of_other_data(getattr(loader, "dataset", None), before.get("data", {}))
         self._order = order_of(loader, before.get("order"))
@@ -202,11 +206,12 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         lacks weights under the names that the model has."""
         highest([0])
         self._job.checkpointed()
+        loss = self._loss.noted()
         if self._job.rank == 0:
             folder = Path(self.output_dir, f"checkpoint-{state.global_step}")
             resumed.require_whole(folder, given.get("model"))
             mark = {"global_batch": self._batch, "ours": self._ours, "data": self._data}
-            mark["order"] = self._order
+            mark |= {"order": self._order, "loss": loss}
             mark |= noted(state, is_stopped=control.should_training_stop and not self._complete)
             partial = folder / f".{WHOLE}"
             partial.write_text(json.dumps(mark))
