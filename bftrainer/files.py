@@ -1,12 +1,21 @@
-"""Opens files that others name: nothing waits for a pipe, and nothing is read without end. And files that are
-nobody else's to read."""
+"""Opens files and folders that others name: nothing waits for a pipe, nothing is read without end, and no
+other user says where a folder is. And files that are nobody else's to read."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+MOST_LINKS = 40
+"""As many as the kernel follows in one path."""
+_WAY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # O_DIRECTORY: automounts are
+_LINK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class NotOfUserError(OSError):
@@ -63,3 +72,88 @@ def private_file(path: Path, *, append: bool = True) -> int:
     if stat.S_IMODE(os.fstat(fd).st_mode) & 0o077:
         os.fchmod(fd, 0o600)
     return fd
+
+
+@contextlib.contextmanager
+def held(folder: Path, *, own: bool = False) -> Iterator[Path]:
+    """Open a folder, made where it is missing, and yield a path that leads to it until the end, whatever
+    others exchange meanwhile on the way to it.
+
+    Others may write to folders on that way. A link of another user is followed only out of a folder to which
+    that user alone may write. `own`: the folder is to be no link and this user's, made for it alone, in a
+    folder of this user or of root.
+
+    Raises:
+        OSError: it cannot be opened or made, or it is not this user's; a `PermissionError` names such a link.
+    """
+    fd = _own(folder.absolute()) if own else _opened(folder.absolute())
+    try:
+        yield Path(f"/proc/self/fd/{fd}")
+    finally:
+        os.close(fd)
+
+
+def _own(path: Path) -> int:
+    above = _opened(path.parent, 0o755)
+    try:
+        if os.fstat(above).st_uid not in {0, os.geteuid()}:
+            why = f"{path.parent} belongs to another user, who could take trainers' folders away"
+            raise PermissionError(errno.EPERM, why)
+        fd = _entered(above, path.name, 0o700)
+    except NotADirectoryError as error:
+        raise NotADirectoryError(error.errno, f"{path} is a link, or no folder; remove it") from error
+    finally:
+        os.close(above)
+    if os.fstat(fd).st_uid != os.geteuid():
+        os.close(fd)
+        raise PermissionError(errno.EPERM, f"{path} belongs to another user")
+    return fd
+
+
+def _opened(path: Path, mode: int = 0o777) -> int:
+    """A descriptor of a folder. `mode`: of those that are made."""
+    names, links, here = list(path.parts), 0, os.open("/", _WAY)
+    try:
+        while names:
+            name = names.pop(0)
+            try:
+                below = _entered(here, name, mode)
+            except NotADirectoryError:
+                names = [*Path(_target(here, name)).parts, *names]
+                links += 1
+                if links > MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
+                continue
+            os.close(here)
+            here = below
+    except OSError as error:
+        os.close(here)
+        raise type(error)(error.errno, error.strerror, str(path)) from error
+    except ValueError as error:  # a character that no file system takes
+        os.close(here)
+        raise OSError(errno.EINVAL, str(error)) from error
+    return here
+
+
+def _entered(here: int, name: str, mode: int) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return os.open(name, _WAY, dir_fd=here)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, mode, dir_fd=here)
+    return os.open(name, _WAY, dir_fd=here)
+
+
+def _target(here: int, name: str) -> str:
+    """What a link leads to that lies in a folder."""
+    link = os.open(name, _LINK, dir_fd=here)
+    try:
+        found, above = os.fstat(link), os.fstat(here)
+        if not stat.S_ISLNK(found.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        is_its_owners_alone = above.st_uid == found.st_uid and not above.st_mode & _OTHERS_WRITE
+        if found.st_uid not in {0, os.geteuid()} and not is_its_owners_alone:
+            why = f"{name!r} on the way is a link that belongs to another user; name what it leads to"
+            raise PermissionError(errno.EPERM, why)
+        return os.readlink("", dir_fd=link)
+    finally:
+        os.close(link)

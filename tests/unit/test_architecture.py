@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "schedulers": {"errors", "files", "model", "ports", "settings", "threads", "traces"},
     "launch": {"errors", "files", "messages", "model", "ports", "wire"},
     "agent": {"errors", "files", "model", "threads", "wire"},
-    "elastic": {"errors", "messages", "performance"},
+    "elastic": {"errors", "files", "messages", "performance"},
     "state_dir": {"errors", "files"},
     "store": {"errors", "model"},
     "settings": {"messages", "errors", "yaml_files", "model", "allocate"},

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
 import pytest
 
-from bftrainer.files import open_regular, read_text
+from bftrainer.files import held, open_regular, read_text
 
 
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:
@@ -31,3 +32,58 @@ def test_no_more_is_read_than_the_bound(tmp_path: Path) -> None:
     assert read_text(path, 2) == "a" * 2000
     with pytest.raises(OSError, match="2000 bytes; at most 1 kB are read"):
         read_text(path, 1)
+
+
+def test_a_held_folder_stays_the_same_whatever_takes_its_place(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("above")
+    (tmp_path / "above").mkdir()
+    with held(tmp_path / "link" / ".." / "above" / "a" / "b") as folder:
+        (tmp_path / "above" / "a").rename(tmp_path / "c")
+        (tmp_path / "above" / "a" / "b").mkdir(parents=True)
+        (folder / "file").write_text("x")
+    assert [path.name for path in (tmp_path / "c" / "b").iterdir()] == ["file"]
+    assert not list((tmp_path / "above" / "a" / "b").iterdir())
+
+
+def test_what_is_no_folder_is_not_held_and_nothing_stays_open(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "dangling").symlink_to(tmp_path / "loop" / "x")
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+    for name, own in itertools.product(
+        ("file", "file/x", "loop", "loop/x", "dangling", "x\0"), (False, True)
+    ):
+        with pytest.raises((OSError, ValueError)), held(tmp_path / name, own=own):
+            pass
+    assert len(list(Path("/proc/self/fd").iterdir())) == opened
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give links away")
+@pytest.mark.parametrize(
+    ("owner", "mode", "link", "is_followed"),
+    [
+        (65534, 0o755, 65534, True),  # who alone may write there could as well move what it leads to
+        (65534, 0o777, 65534, False),
+        (65534, 0o775, 65534, False),
+        (65534, 0o1777, 65534, False),
+        (65534, 0o755, 1, False),
+        (0, 0o1777, 65534, False),
+        (65534, 0o777, 0, True),
+    ],
+)
+def test_links_of_other_users_are_followed_only_where_nobody_else_may_make_them(
+    tmp_path: Path, owner: int, mode: int, link: int, is_followed: bool
+) -> None:
+    shared, private = tmp_path / "shared", tmp_path / "private"
+    shared.mkdir()
+    private.mkdir()
+    (shared / "link").symlink_to(private)
+    os.chown(shared / "link", link, link, follow_symlinks=False)
+    os.chown(shared, owner, owner)
+    shared.chmod(mode)
+    try:
+        with held(shared / "link" / "folder"):
+            pass
+    except PermissionError as error:
+        assert "a link that belongs to another user" in str(error)
+    assert (private / "folder").is_dir() == is_followed

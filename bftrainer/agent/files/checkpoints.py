@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bftrainer.files import held
 from bftrainer.model.reports import Message
 from bftrainer.threads import in_thread
 
@@ -147,34 +148,42 @@ class Writing:
         Raises:
             OSError: it cannot be written.
         """
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        try:
-            partial.unlink(missing_ok=True)
-            # a new file: others may write to a folder that a spec names, and have put a link there
-            with partial.open("xb", buffering=0) as file:
-                while self._done < self._nbytes:
-                    if not self._goes_on():
-                        return False
-                    size = write_chunk(file.fileno(), self._memory, self._done, self._nbytes)
-                    if self._done // FLUSH < (self._done + size) // FLUSH:
-                        os.fdatasync(file.fileno())
-                    self._done += size
-                os.fsync(file.fileno())
-            partial.replace(self._path)
-            self._prune()
-            return True
-        finally:
-            with contextlib.suppress(OSError):
+        with held(self._path.parent) as folder:
+            partial = folder / f".{self._path.name}.{os.getpid()}"
+            try:
                 partial.unlink(missing_ok=True)
+                # a new file: others may write to a folder that a spec names, and have put a link there
+                with partial.open("xb", buffering=0) as file:
+                    if not self._wrote_all(file.fileno()):
+                        return False
+                partial.replace(folder / self._path.name)
+                _prune(folder)
+                return True
+            finally:
+                with contextlib.suppress(OSError):
+                    partial.unlink(missing_ok=True)
+
+    def _wrote_all(self, file: int) -> bool:
+        """Write it all to a file, unless it is given up."""
+        while self._done < self._nbytes:
+            if not self._goes_on():
+                return False
+            size = write_chunk(file, self._memory, self._done, self._nbytes)
+            if self._done // FLUSH < (self._done + size) // FLUSH:
+                os.fdatasync(file)
+            self._done += size
+        os.fsync(file)
+        return True
 
     def _goes_on(self) -> bool:
         return self.is_wanted and time.monotonic() < self._deadline()
 
-    def _prune(self) -> None:
-        names = sorted(path.name for path in self._path.parent.iterdir() if _NAME.fullmatch(path.name))
-        for name in names[:-KEEP]:
-            self._path.with_name(name).unlink(missing_ok=True)
+
+def _prune(folder: Path) -> None:
+    """Remove all but the newest checkpoints of a folder."""
+    names = sorted(path.name for path in folder.iterdir() if _NAME.fullmatch(path.name))
+    for name in names[:-KEEP]:
+        (folder / name).unlink(missing_ok=True)
 
 
 def write_chunk(file: int, memory: int, start: int, stop: int) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 from datetime import datetime
 from pathlib import Path
 
 from bftrainer.agent.process import Program
+from bftrainer.files import held
 
 
 class FolderError(Exception):
@@ -29,13 +29,12 @@ def open_log(path: Path, what: str, program: Program | None = None) -> int:
         FolderError: it cannot be written.
     """
     try:
-        own_folder(path.parent)
-        if program is not None:
-            make_folder(program)
-        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with held(path.parent, own=True) as folder:
+            if program is not None:
+                make_folder(program)
+            log = os.open(folder / path.name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        where = error.filename or path
-        raise FolderError(f"no log can be written at {where}: {error.strerror}; check workdir") from error
+        raise FolderError(f"no log can be written at {path}: {error.strerror}; check workdir") from error
     moment = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
     with contextlib.suppress(OSError):  # on a full disk it trains all the same
         os.write(log, f"{moment} bftrainer: {what}\n".encode(errors="replace"))
@@ -53,34 +52,12 @@ def make_folder(program: Program) -> None:
     if not program.folder:
         return
     own, workdir = Path(program.folder), Path(program.workdir).absolute()
+    above = own.relative_to(workdir).parts[:1] if own.is_relative_to(workdir) else ()
     try:
-        _private(own.parent, 0o755)
-        _private(own)
-        above = own.relative_to(workdir).parts[:1] if own.is_relative_to(workdir) else ()
-        for entry in os.scandir(workdir):
-            if entry.name not in above:
-                with contextlib.suppress(FileExistsError):  # by another node, or of the script's own
-                    (own / entry.name).symlink_to(entry.path)
+        with held(own, own=True) as folder:
+            for entry in os.scandir(workdir):
+                if entry.name not in above:
+                    with contextlib.suppress(FileExistsError):  # by another node, or of the script's own
+                        (folder / entry.name).symlink_to(entry.path)
     except OSError as error:
-        raise FolderError(f"no folder can be made at {error.filename}: {error.strerror}") from error
-
-
-def own_folder(folder: Path) -> None:
-    """Make a folder that only this user can read, in one that no other user can take away.
-
-    Raises:
-        OSError: it cannot be made, or it or the folder above belongs to another user.
-    """
-    above = folder.parent
-    above.mkdir(mode=0o755, parents=True, exist_ok=True)  # whatever the umask: no group may take it away
-    if not {above.lstat().st_uid, above.stat().st_uid} <= {0, os.geteuid()}:
-        why = "belongs to another user, who could take trainers' folders away; take another workdir"
-        raise PermissionError(errno.EPERM, why, str(above))
-    _private(folder)
-
-
-def _private(folder: Path, mode: int = 0o700) -> None:
-    """Make a folder of this user. Raises `OSError` if that cannot be, or another user has put it there."""
-    folder.mkdir(mode=mode, parents=True, exist_ok=True)
-    if folder.lstat().st_uid != os.geteuid():
-        raise PermissionError(errno.EPERM, "belongs to another user", str(folder))
+        raise FolderError(f"no folder can be made at {own}: {error.strerror}") from error

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 
 import torch
 
+from bftrainer.files import held
 from bftrainer.messages.state import CHECKPOINTS_UNREADABLE
 
 log = logging.getLogger(__name__)
@@ -55,11 +56,21 @@ class Checkpoints:
         """
         step = snapshot["position"]["step"]
         name = f"s{step:012}.pt"
-        partial = self._directory / f".{name}.{os.getpid()}"
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
             name = self.name_of(step, generation)
-            partial = self._directory / f".{name}.{os.getpid()}"
+            with held(self._directory) as folder:
+                self._write(snapshot, folder, name)
+            self.error = ""
+        except (OSError, RuntimeError, pickle.PickleError) as error:  # torch: a full disk is a RuntimeError
+            self.error = f"checkpoint {self._directory / name}: {error}"
+            self.unreadable = isinstance(error, pickle.PickleError)
+            log.error("%s", self.error)
+            return False
+        return True
+
+    def _write(self, snapshot: dict[str, Any], folder: Path, name: str) -> None:
+        partial = folder / f".{name}.{os.getpid()}"
+        try:
             with new_file(partial) as file:
                 torch.save(snapshot, file)
                 file.flush()
@@ -67,17 +78,12 @@ class Checkpoints:
             if not self._proven:  # once: check that what this run saves can be read back
                 torch.load(partial, map_location="cpu", weights_only=True)
                 self._proven = True
-            partial.replace(self._directory / name)
-            self._prune()
-            self.error = ""
-        except (OSError, RuntimeError, pickle.PickleError) as error:  # torch: a full disk is a RuntimeError
-            self.error = f"checkpoint {self._directory / name}: {error}"
-            self.unreadable = isinstance(error, pickle.PickleError)
-            log.error("%s", self.error)
+            partial.replace(folder / name)
+            for path in _found(folder)[KEEP:]:
+                path.unlink(missing_ok=True)
+        finally:
             with contextlib.suppress(OSError):  # a file that cannot be written may not be removable either
-                partial.unlink()
-            return False
-        return True
+                partial.unlink(missing_ok=True)
 
     def name_of(self, step: int, generation: int) -> str:
         """The name of a checkpoint in the directory, which is this trainer's from now on.
@@ -95,20 +101,27 @@ class Checkpoints:
             CheckpointError: there are checkpoints, but none can be read. To start anew would lose the work
             silently.
         """
+        if not self._directory.is_dir():
+            return None
+        with held(self._directory) as folder:
+            for path in folder.glob(".g*-s*.pt.*"):
+                path.unlink(missing_ok=True)
+            found = _found(folder)
+            if found:
+                with contextlib.suppress(OSError):  # to read is enough; who saves is told
+                    self._take_over()
+            return self._newest_of(found)
+
+    def _newest_of(self, found: list[Path]) -> dict[str, Any] | None:
         reason = ""
-        for path in self._directory.glob(".g*-s*.pt.*"):
-            path.unlink(missing_ok=True)
-        found = self._found()
-        if found:
-            with contextlib.suppress(OSError):  # to read is enough; who saves is told
-                self._take_over()
         for path in found:
             try:
                 snapshot: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
                 if snapshot["format"] == 1:
                     return snapshot
             except (OSError, RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError) as error:
-                log.error("checkpoint %s is not readable, trying the one before: %r", path, error)
+                where = self._directory / path.name
+                log.error("checkpoint %s is not readable, trying the one before: %r", where, error)
                 reason = str(error) or type(error).__name__  # an empty file: EOFError without a text
         if reason:
             raise CheckpointError(
@@ -124,29 +137,20 @@ class Checkpoints:
             OSError: the directory cannot be written.
         """
         if self._base is None:
-            mark = self._directory / TRAINER
-            base = _base_of(mark, self._trainer)
-            if base is None:
-                self._directory.mkdir(parents=True, exist_ok=True)
-                base = max((_numbers(path)[0] for path in self._found()), default=0)
-                partial = mark.with_name(f"{TRAINER}.{os.getpid()}")
-                with new_file(partial) as file:
-                    file.write(json.dumps({"trainer": self._trainer, "base": base}).encode())
-                partial.replace(mark)
-            self._base = base
+            with held(self._directory) as folder:
+                self._base = self._base_in(folder)
         return self._base
 
-    def _found(self) -> list[Path]:
-        if not self._directory.is_dir():
-            return []
-        every = self._directory.iterdir()
-        named = [path for path in every if _NAME.fullmatch(path.name) and path.is_file()]  # no pipe
-        return sorted(named, key=_numbers, reverse=True)
-
-    def _prune(self) -> None:
-        """Remove all but the newest `KEEP`."""
-        for path in self._found()[KEEP:]:
-            path.unlink(missing_ok=True)
+    def _base_in(self, folder: Path) -> int:
+        mark = folder / TRAINER
+        base = _base_of(mark, self._trainer)
+        if base is None:
+            base = max((_numbers(path)[0] for path in _found(folder)), default=0)
+            partial = mark.with_name(f"{TRAINER}.{os.getpid()}")
+            with new_file(partial) as file:
+                file.write(json.dumps({"trainer": self._trainer, "base": base}).encode())
+            partial.replace(mark)
+        return base
 
 
 def new_file(path: Path) -> BinaryIO:
@@ -158,6 +162,12 @@ def new_file(path: Path) -> BinaryIO:
     """
     path.unlink(missing_ok=True)
     return path.open("xb")
+
+
+def _found(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, the newest first."""
+    named = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and path.is_file()]  # no pipe
+    return sorted(named, key=_numbers, reverse=True)
 
 
 def _numbers(path: Path) -> tuple[int, int]:

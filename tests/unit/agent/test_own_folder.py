@@ -9,16 +9,18 @@ from pathlib import Path
 import pytest
 
 from bftrainer.agent.agent import Agent
-from bftrainer.agent.files.logs import FolderError, open_log, own_folder
+from bftrainer.agent.files.logs import FolderError, open_log
 from bftrainer.agent.process import Program
 from bftrainer.agent.warm import WarmPool
 from bftrainer.agent.worker import WorkerProcess
+from bftrainer.files import held
 
 
 def test_a_trainers_folder_is_its_users_alone(tmp_path: Path) -> None:
     folder = tmp_path / ".bftrainer" / "1-a-m"
-    own_folder(folder)
-    own_folder(folder)
+    for _ in range(2):
+        with held(folder, own=True):
+            pass
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
@@ -32,8 +34,9 @@ def test_a_folder_that_another_user_put_there_is_refused(tmp_path: Path, link: b
     else:
         folder.mkdir()
     os.chown(folder, 65534, 65534, follow_symlinks=False)
-    with pytest.raises(PermissionError, match="belongs to another user"):
-        own_folder(folder)
+    why = "is a link" if link else "belongs to another user"
+    with pytest.raises(OSError, match=why), held(folder, own=True):
+        pass
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
@@ -47,8 +50,8 @@ def test_a_folder_is_refused_that_another_user_could_take_away(tmp_path: Path, k
         above.symlink_to(place)
     given = place if kind == "link to their folder" else above
     os.chown(given, 65534, 65534, follow_symlinks=False)
-    with pytest.raises(PermissionError, match=r"could take trainers' folders away.*\.bftrainer"):
-        own_folder(above / "1-a-m")
+    with pytest.raises(PermissionError, match="belongs to another user"), held(above / "1-a-m", own=True):
+        pass
     assert not list(place.iterdir())
 
 
@@ -66,15 +69,45 @@ def test_no_links_are_made_where_another_users_link_leads(tmp_path: Path, theirs
         if path.name == theirs:
             os.chown(path, 65534, 65534, follow_symlinks=False)
     program = Program(command=("a",), workdir=str(workdir), env={}, folder=str(own))
-    with pytest.raises(FolderError, match="belongs to another user"):
+    why = "is a link" if theirs == "0-files" else "belongs to another user"
+    with pytest.raises(FolderError, match=why):
         open_log(workdir / ".bftrainer" / "1-a-m" / "n.log", "it starts", program)
     assert not list(home.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
+def test_links_are_made_in_the_folder_that_was_looked_at_whatever_others_put_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may write to the workdir can exchange what lies in it at any moment."""
+    workdir, home = tmp_path / "workdir", tmp_path / "home"
+    own = workdir / ".bftrainer" / "study-1-m" / "0-files"
+    home.mkdir()
+    workdir.mkdir()
+    (workdir / ".bash_profile").write_text("evil")
+    theirs = tmp_path / "theirs" / "study-1-m"
+    theirs.mkdir(parents=True)
+    (theirs / "0-files").symlink_to(home)
+    entries = os.scandir(workdir)
+
+    def exchange(_: Path) -> object:
+        (workdir / ".bftrainer").rename(workdir / "before")
+        (workdir / ".bftrainer").symlink_to(theirs.parent)
+        return entries
+
+    monkeypatch.setattr(os, "scandir", exchange)
+    program = Program(command=("a",), workdir=str(workdir), env={}, folder=str(own))
+    os.close(open_log(workdir / ".bftrainer" / "1-a-m" / "n.log", "it starts", program))
+    assert not list(home.iterdir())
+    assert (workdir / "before" / "1-a-m" / "n.log").is_file()
+    assert (workdir / "before" / "study-1-m" / "0-files" / ".bash_profile").is_symlink()
 
 
 def test_no_group_may_take_trainers_folders_away(tmp_path: Path) -> None:
     before = os.umask(0o002)
     try:
-        own_folder(tmp_path / ".bftrainer" / "1-a-m")
+        with held(tmp_path / ".bftrainer" / "1-a-m", own=True):
+            pass
     finally:
         os.umask(before)
     assert (tmp_path / ".bftrainer").stat().st_mode & 0o777 == 0o755

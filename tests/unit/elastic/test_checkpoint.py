@@ -56,6 +56,25 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(
     assert flushed == [True]
 
 
+def test_a_folder_that_others_exchange_meanwhile_leads_to_no_other_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, private = tmp_path / "checkpoints", tmp_path / "private"
+    private.mkdir()
+    names = [f"g00000001-s{step:012}.pt" for step in range(KEEP + 1)]
+    for name in names:
+        (private / name).write_text("mine")
+
+    def exchange(_: int) -> None:
+        folder.rename(tmp_path / "before")
+        folder.symlink_to(private)
+
+    monkeypatch.setattr("os.fsync", exchange)
+    assert Checkpoints(str(folder)).save(snapshot(7), 2)
+    assert sorted(path.name for path in private.iterdir()) == names
+    assert [path.name for path in (tmp_path / "before").glob("g*")] == ["g00000002-s000000000007.pt"]
+
+
 def test_links_of_others_in_the_folder_lead_to_no_other_file(tmp_path: Path) -> None:
     """Whoever may write to the folder of a spec can put a link there under the name of what comes next."""
     folder, other = tmp_path / "shared", tmp_path / "notes"
