@@ -1,28 +1,34 @@
 """One rank's place in the chain along which a state travels: from its source to its sink, in chunks.
 
-A chunk is some of the messages into which the bulk is cut (`chunks.py`), as many as its sender finds time
+A chunk is some of the messages into which the bulk is cut (`messages`), as many as its sender finds time
 for. A message ends with a byte that says whether the next but one belongs to the same chunk, too. So a rank
 always knows of `AHEAD` messages that come, and these are under way at once, while the sender can end a chunk
 at any moment.
+
+A large piece of a tensor travels by itself, from its own memory into its own memory: a copy on each side
+costs more processor time than the connection. What is small travels with the last byte. Sizes alone say which
+is which, so that all ranks agree. Where a tensor is on a GPU or not contiguous, that rank makes a copy.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 import torch
 
-from bftrainer.elastic.members.group import Group, Pending, Waiter, attempt
+from bftrainer.elastic.members.group import Group, GroupBroken, Pending, Waiter, attempt
 from bftrainer.elastic.state.staging import Staging
 from bftrainer.elastic.state.training_state import TrainingState
 
 AHEAD = 2
 """So many messages are under way at once, and a chunk has at least so many."""
-GUESS = 8 * 1024 * 1024
-"""What a chunk has, as long as none has been sent: bytes."""
+GUESS = 1024 * 1024 * 1024
+"""What a chunk has, as long as none has been sent: bytes. With too much, small parts are packed in vain once;
+with too little, the newcomer waits for another step."""
 
 
 class Passage:
@@ -39,7 +45,7 @@ class Passage:
         """What the last chunk had."""
         self._group, self._state, self._source, self._sink = group, state, source, sink
         self._total = sum(p.numel() for p in state.parameters())
-        self._most = MESSAGE if group.accelerated is None else LARGE_MESSAGE
+        self._most = message_bytes(group, state)
         self._is_to_end = threading.Event()
         self._staging = Staging(state.parameters(), self._most + 1)
         self._waiter = Waiter(attempt)
@@ -66,35 +72,56 @@ class Passage:
         """Send, receive or pass on the next chunk.
 
         Raises:
-            GroupBroken: a member was lost.
+            GroupBroken: a member was lost. Nothing that was to come arrives any more.
         """
-        before, begun, granted = self.bytes, 0, AHEAD
+        before, under_way = self.bytes, deque[Parcel]()
+        try:
+            self._carry(under_way)
+        except GroupBroken:
+            if self._source is not None:
+                self._let_end(under_way)
+            raise
+        self.chunk_bytes = self.bytes - before
+
+    def _carry(self, under_way: deque[Parcel]) -> None:
         coming = messages(self._state, self.offset, self._most)
-        under_way: deque[tuple[Message, torch.Tensor, Pending]] = deque()
-        passed_on: deque[tuple[torch.Tensor, Pending]] = deque()
+        begun, granted = 0, AHEAD
+        passed_on: deque[Parcel] = deque()
         while True:
             while len(under_way) < AHEAD and begun < granted and (message := next(coming, None)):
                 begun += 1
-                under_way.append((message, *self._begin(message)))
+                under_way.append(message.parcel(self._staging.memory(message.nbytes + 1)))
+                self._begin(under_way[-1])
             if not under_way:
                 break
-            message, data, pending = under_way.popleft()
-            pending.wait_once(waiter=self._waiter)
-            granted += int(data[-1])
-            self._take(message, data)
+            self._wait(under_way[0])
+            parcel = under_way.popleft()
+            granted += int(parcel.memory[-1])
+            self._take(parcel)
             if self._source is not None and self._sink is not None:
-                passed_on.append((data, self._group.begin_send(data, self._sink)))
+                self._send(parcel)
+                passed_on.append(parcel)
             else:
-                self._staging.give_back(data)
+                self._staging.give_back(parcel.memory)
             while len(passed_on) > AHEAD:
-                self._passed_on(*passed_on.popleft())
+                self._passed_on(passed_on.popleft())
         while passed_on:
-            self._passed_on(*passed_on.popleft())
-        self.chunk_bytes = self.bytes - before
+            self._passed_on(passed_on.popleft())
 
-    def _passed_on(self, data: torch.Tensor, pending: Pending) -> None:
-        pending.wait_once(waiter=self._waiter)
-        self._staging.give_back(data)
+    def _wait(self, parcel: Parcel) -> None:
+        for pending in parcel.pending:
+            pending.wait_once(waiter=self._waiter)
+
+    def _let_end(self, under_way: Iterable[Parcel]) -> None:
+        """Have what was to be received end, which it does as the connections are cut. Where it came later, it
+        would overwrite what the next group brings."""
+        for pending in [pending for parcel in under_way for pending in parcel.pending]:
+            with contextlib.suppress(GroupBroken):
+                pending.wait_once(waiter=self._waiter)
+
+    def _passed_on(self, parcel: Parcel) -> None:
+        self._wait(parcel)
+        self._staging.give_back(parcel.memory)
 
     def blob(self, blob: torch.Tensor | None) -> torch.Tensor | None:
         """Pass on bytes of whatever number; the chain's first rank gives them, or None if there are none.
@@ -111,24 +138,28 @@ class Passage:
         """No more comes."""
         self._waiter.close()
 
-    def _begin(self, message: Message) -> tuple[torch.Tensor, Pending]:
-        data = self._staging.memory(message.nbytes + 1)
+    def _begin(self, parcel: Parcel) -> None:
         if self._source is not None:
-            return data, self._group.begin_receive(data, self._source)
-        assert self._sink is not None  # noqa: S101  see `links`
+            for data in parcel.travels:
+                parcel.pending.append(self._group.begin_receive(data, self._source))
+            return
         with self._staging.copies():
-            for piece, memory in message.parts_of(data):
+            for piece, memory in parcel.copied:
                 piece.read(memory)
-        data[-1] = not self._is_to_end.is_set()
-        return data, self._group.begin_send(data, self._sink)
+        parcel.memory[-1] = not self._is_to_end.is_set()
+        self._send(parcel)
 
-    def _take(self, message: Message, data: torch.Tensor) -> None:
+    def _send(self, parcel: Parcel) -> None:
+        assert self._sink is not None  # noqa: S101  see `links`
+        parcel.pending = [self._group.begin_send(data, self._sink) for data in parcel.travels]
+
+    def _take(self, parcel: Parcel) -> None:
         if self._source is not None:
             with self._staging.copies():
-                for piece, memory in message.parts_of(data):
+                for piece, memory in parcel.copied:
                     piece.write(memory)
-        self.bytes += message.nbytes
-        self.offset = message.end
+        self.bytes += parcel.message.nbytes
+        self.offset = parcel.message.end
 
     def _pass(self, data: torch.Tensor) -> torch.Tensor:
         """Receive `data` from the source, if there is one, and send it to the sink, if there is one."""
@@ -141,9 +172,21 @@ class Passage:
 
 
 MESSAGE = 1024 * 1024
-"""Bytes that travel at once: gradients on the same connection wait for a few times as many at most."""
+"""The least bytes that travel at once, and the most: these also where gradients have another connection, as
+with NCCL."""
 LARGE_MESSAGE = 8 * MESSAGE
-"""The same where gradients have another connection, as with NCCL."""
+PER_MODEL = 50
+"""On the gradients' own connection the parameters have so many messages. Gradients are as large, and wait for
+two or three of these: for a few hundredths of the time that they need themselves."""
+APART = 64 * 1024
+"""Pieces of so many bytes travel by themselves: below, an operation more costs more than a copy."""
+
+
+def message_bytes(group: Group, state: TrainingState) -> int:
+    """The most bytes of a message. All ranks find the same, also where a newcomer's optimiser is empty."""
+    if group.accelerated is not None:
+        return LARGE_MESSAGE
+    return min(LARGE_MESSAGE, max(MESSAGE, sum(p.nbytes for p in state.parameters()) // PER_MODEL))
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # tensors are compared value by value
@@ -158,6 +201,13 @@ class Piece:
     def nbytes(self) -> int:
         """Its size in bytes."""
         return (self.stop - self.start) * self.tensor.element_size()
+
+    def own_memory(self) -> torch.Tensor | None:
+        """Its bytes, to be sent from and received into; None where they lie elsewhere or in another order."""
+        whole = self.tensor.detach()
+        if whole.device.type != "cpu" or not whole.is_contiguous():
+            return None
+        return whole.reshape(-1)[self.start : self.stop].view(torch.uint8)
 
     def read(self, memory: torch.Tensor) -> None:
         """Copy its bytes to memory of the CPU. See `Staging.copies` for when they are there."""
@@ -177,7 +227,7 @@ class Piece:
 class Message:
     """What travels at once."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Piece, ...]  # large ones first
     end: int  # the element of the bulk after the last
 
     @property
@@ -185,12 +235,30 @@ class Message:
         """Its size in bytes."""
         return sum(piece.nbytes for piece in self.pieces)
 
-    def parts_of(self, memory: torch.Tensor) -> Iterator[tuple[Piece, torch.Tensor]]:
-        """Each piece, and where its bytes are in the message's memory."""
-        start = 0
+    def parcel(self, memory: torch.Tensor) -> Parcel:
+        """How it travels, with the help of memory that has room for all of it and a byte."""
+        copied, travels, start, rest = [], [], 0, 0
         for piece in self.pieces:
-            yield piece, memory[start : start + piece.nbytes]
+            place = memory[start : start + piece.nbytes]
+            own = piece.own_memory() if piece.nbytes >= APART else None
             start += piece.nbytes
+            if own is None:
+                copied.append((piece, place))
+            if piece.nbytes >= APART:
+                travels.append(place if own is None else own)
+                rest = start
+        return Parcel(self, memory, copied, [*travels, memory[rest:]])
+
+
+@dataclass(slots=True, eq=False)  # as above
+class Parcel:
+    """A message on its way."""
+
+    message: Message
+    memory: torch.Tensor
+    copied: list[tuple[Piece, torch.Tensor]]  # the pieces that have a place in `memory`, and that
+    travels: list[torch.Tensor]  # in this order, each in an operation of its own
+    pending: list[Pending] = field(default_factory=list)
 
 
 def bytes_from(state: TrainingState, start: int) -> int:
@@ -220,11 +288,15 @@ def messages(state: TrainingState, start: int, most: int | None = None) -> Itera
             width = sum(t.element_size() for t in tensors)
         while at < last:
             if room < width and pieces:
-                yield Message(tuple(pieces), at)
+                yield _message(pieces, at)
                 pieces, room = [], most
             count = max(1, min(last - at, room // width))
             pieces += [Piece(t, at - first, at - first + count) for t in tensors]
             at, room = at + count, room - count * width
         first = last
     if pieces:
-        yield Message(tuple(pieces), at)
+        yield _message(pieces, at)
+
+
+def _message(pieces: list[Piece], end: int) -> Message:
+    return Message(tuple(sorted(pieces, key=lambda piece: piece.nbytes < APART)), end)

@@ -7,7 +7,7 @@ elements, the values of the parameter and of the optimiser's tensors of the same
 treats every element by itself keeps received elements exact from then on. After the last chunk come the
 small parts of the state, with a sample of the whole, which proves that the shadow has the same state.
 
-How long a chunk is, its sender decides while it sends (`passage.py`). With each step all ranks learn whether
+How long a chunk is, its sender decides while it sends (`chain.py`). With each step all ranks learn whether
 all shadows have the state. A rank that has it never waits until it has arrived elsewhere.
 """
 

@@ -10,8 +10,10 @@ import torch
 
 from bftrainer.elastic.members.group import Group, GroupBroken
 from bftrainer.elastic.state import chain
-from bftrainer.elastic.state.chain import AHEAD, Passage
+from bftrainer.elastic.state.chain import AHEAD, Parcel, Passage
 from bftrainer.elastic.state.handover import HandOver
+from bftrainer.elastic.state.packing import tensors_of
+from bftrainer.elastic.state.stream import Roll, Stream
 from bftrainer.elastic.state.training_state import TrainingState
 from tests.support.two_ranks import on_two_ranks
 
@@ -55,8 +57,8 @@ def test_a_chunk_goes_on_until_it_is_to_end() -> None:
 def test_a_chunk_that_is_to_end_has_no_more_than_was_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = Passage._take
 
-    def take(self: Passage, message: Any, data: torch.Tensor) -> None:
-        taken(self, message, data)
+    def take(self: Passage, parcel: Parcel) -> None:
+        taken(self, parcel)
         if self.offset >= ELEMENTS // 4:
             self.end()
 
@@ -136,3 +138,85 @@ def test_a_newcomer_shares_the_samples_of_the_step_after_its_last_chunk(
         return found
 
     assert on_two_ranks(shared) == ([True, True, True], [False, True, True])
+
+
+def test_a_large_piece_travels_from_its_own_memory_into_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain, "MESSAGE", 1 << 20)
+    monkeypatch.setattr(chain, "APART", 4_000)
+    begun: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
+
+    def noting(operation: Any) -> Any:
+        def noted(group: Group, tensor: torch.Tensor, rank: int) -> Any:
+            begun[group.rank].append((tensor.data_ptr(), tensor.nbytes))
+            return operation(group, tensor, rank)
+
+        return noted
+
+    monkeypatch.setattr(Group, "begin_send", noting(Group.begin_send))
+    monkeypatch.setattr(Group, "begin_receive", noting(Group.begin_receive))
+    values = [torch.full((1_000,), 2.0), torch.full((10,), 3.0), torch.arange(3_000.0).view(50, 60)]
+
+    def passed_on(group: Group) -> tuple[list[tuple[int, int]], list[torch.Tensor]]:
+        sends = group.rank == 0
+        model = torch.nn.ParameterList([v.clone() if sends else torch.zeros_like(v) for v in values])
+        if not sends:  # the same numbers in another order: it alone has to copy these
+            model[2].data = torch.zeros(60, 50).t()
+        state = TrainingState({"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)})
+        one = Passage(group, state, None if sends else 0, 1 if sends else None, 0)
+        one.chunk()
+        one.close()
+        return [(p.data_ptr(), p.nbytes) for p in model], [p.detach() for p in model]
+
+    (mine, _), (theirs, arrived) = on_two_ranks(passed_on)
+    assert begun[0][:2] == [mine[0], mine[2]]
+    assert begun[1][0] == theirs[0] and begun[1][1] != theirs[2]
+    assert [n for _, n in begun[0]] == [n for _, n in begun[1]] == [4_000, 12_000, 40 + 1]
+    assert all(torch.equal(value, there) for value, there in zip(values, arrived, strict=True))
+
+
+def test_a_newcomer_whose_optimiser_is_empty_expects_messages_of_the_same_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(chain, "MESSAGE", 16)  # less than the model's part, which counts then
+    monkeypatch.setattr(chain, "APART", 64)
+
+    def handed_over(group: Group) -> Any:
+        model = torch.nn.Linear(100, 40)
+        state = TrainingState({"model": model, "optimizer": torch.optim.Adam(model.parameters())})
+        if group.rank == 0:
+            model(torch.ones(1, 100)).sum().backward()
+            state.parts["optimizer"].step()  # type: ignore[attr-defined]
+        stream = Stream(group, state, Roll(0, (0,), (1,), 0))
+        stream.begin()
+        while stream.outcome() == 0:
+            stream.advance()
+            stream.settle()
+        stream.close()
+        return state.snapshot()["parts"]
+
+    first, second = on_two_ranks(handed_over)
+    for mine, theirs in zip(tensors_of(first), tensors_of(second), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_nothing_arrives_any_more_when_a_chunk_has_failed() -> None:
+    begun: list[object] = []
+    ended: list[object] = []
+
+    class Receiving:
+        def wait_once(self, within_s: float | None = None, waiter: object = None) -> None:
+            ended.append(self)
+            raise GroupBroken("a peer is lost")
+
+    class Lost(Group):
+        """Its peer is lost while messages are under way."""
+
+        def begin_receive(self, tensor: torch.Tensor, rank: int) -> Any:
+            begun.append(Receiving())
+            return begun[-1]
+
+    one = Passage(Lost(1, 1, 2), trained(0.0), 0, None, 0)
+    with pytest.raises(GroupBroken):
+        one.chunk()
+    one.close()
+    assert len(begun) == AHEAD and {*ended} == {*begun}, "it has waited for all that could arrive"
