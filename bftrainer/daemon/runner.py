@@ -18,10 +18,10 @@ from bftrainer.daemon.storage.journal import StoreJournal
 from bftrainer.daemon.storage.writes import StoredDecision
 from bftrainer.daemon.systemd import Pulse
 from bftrainer.engine.contain import Contained, contained
-from bftrainer.engine.decide import due
+from bftrainer.engine.due import PlansDue
 from bftrainer.engine.state import State
 from bftrainer.model.actions import Action
-from bftrainer.model.events import Event, PlanDue, PriorityChanged, TrainerEnded
+from bftrainer.model.events import Event, PriorityChanged, TrainerEnded
 from bftrainer.model.problem import Plan, Problem
 from bftrainer.model.text import shown
 from bftrainer.model.trainer import Points, Trainer, TrainerStatus
@@ -69,7 +69,7 @@ class Runner:
         self.ended: Callable[[int], None] = lambda trainer: None
         """Called with each trainer that the engine has ended."""
         self._engine = ThreadPoolExecutor(1, thread_name_prefix="engine")
-        self._due: float | None = None  # when a `PlanDue` comes that is under way
+        self._plans_due = PlansDue()
 
     def trainers(self) -> tuple[Trainer, ...]:
         """The trainers that may hold nodes, as the last decision left them."""
@@ -106,7 +106,8 @@ class Runner:
         self.state = outcome.state
         if outcome.plan is not None:
             self.last_plan = outcome.plan
-        self._expect_plan(event)
+        if (plan_due := self._plans_due.after(event, self.state)) is not None:
+            self._mailbox.emit(plan_due)
         self._telemetry.took(event, outcome.plan, outcome.actions, outcome.ended)
         ended = outcome.ended
         self._index.took(event, ended, None if ended is None else self._journal.latest(ended.trainer))
@@ -131,15 +132,6 @@ class Runner:
 
     def _count(self, done: Future[None]) -> None:
         self.stored += 1  # the writer's thread alone calls it, or the event loop where it was done before
-
-    def _expect_plan(self, event: Event) -> None:
-        """See to it that there is a plan when one is due, though nothing may happen until then."""
-        if isinstance(event, PlanDue):
-            self._due = None
-        moment = due(self.state, event.time)
-        if moment is not None and (self._due is None or moment < self._due):
-            self._due = moment
-            self._mailbox.emit(PlanDue(time=moment))
 
     async def aside(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run what takes long in the engine's thread; before `run`, when the engine has nothing to do."""

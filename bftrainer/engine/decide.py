@@ -12,7 +12,7 @@ from bftrainer.engine.gpus.plan import bounded
 from bftrainer.engine.node_info import NodeGroups
 from bftrainer.engine.pairs import Pair, hosts_of, paired, proposed
 from bftrainer.engine.question import by_user, caps_of, problem_of
-from bftrainer.engine.queueing.fair_shares import STEADY, TURN_S, claim_to_more, entered, shares_of
+from bftrainer.engine.queueing.fair_shares import STEADY, claim_to_more, entered, shares_of
 from bftrainer.engine.queueing.places import dealt
 from bftrainer.engine.queueing.queue import rank
 from bftrainer.engine.state import Solve, State
@@ -122,12 +122,6 @@ def _steadied(before: State, after: State, asked: tuple[Trainer, ...], now: floa
             until = now + STEADY * (costs.up.stall_s + costs.down.stall_s)
             active[t.id] = replace(active[t.id], steady_until=until)
     return replace(after, active=active)
-
-
-def due(state: State, now: float) -> float | None:
-    """When to plan anew though nothing happens; None: there is no reason to."""
-    moments = [t.steady_until for t in state.active.values() if t.nodes and t.steady_until > now]
-    return min(moments + [now + TURN_S] * state.ledger.has_turns, default=None)
 
 
 def _wants_more(

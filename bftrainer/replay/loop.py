@@ -11,6 +11,7 @@ from itertools import chain, count
 from typing import Protocol
 
 from bftrainer.allocate import decide
+from bftrainer.engine.due import PlansDue
 from bftrainer.engine.state import State, Step
 from bftrainer.engine.step import step
 from bftrainer.model.events import (
@@ -125,7 +126,7 @@ class _Loop:
         self._begin, self._observer, self._progress = begin, observer, progress
         self._agenda: list[tuple[float, int, int, Event]] = []  # time, priority, order of arrival
         self._arrivals = count()
-        self._state = state
+        self._state, self._plans_due = state, PlansDue()
 
     def emit(self, event: Event) -> None:
         """An event to come, at its own time."""
@@ -170,6 +171,8 @@ class _Loop:
         self.launcher.perform(outcome.actions)
         self._observer.note(event, before, outcome, self.launcher)
         self._state = outcome.state
+        if (plan_due := self._plans_due.after(event, self._state)) is not None:
+            self.emit(plan_due)
 
     def _pass_until(self, time: float) -> None:
         """Nothing happens before `time`."""

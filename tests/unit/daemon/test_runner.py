@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer.daemon import runner as runner_
-from bftrainer.engine import decide
+from bftrainer.engine import due
 from bftrainer.model.actions import StartWorker
 from bftrainer.model.events import NodesChanged, PlanDue, TrainerCancelled, TrainerSubmitted
 from bftrainer.model.policy import EngineSettings
@@ -90,7 +90,7 @@ def test_without_any_plan_nodes_are_given_back_and_the_daemon_says_so(
 def test_shares_are_looked_at_after_a_while_where_a_user_waits_for_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decide, "TURN_S", 0.0)
+    monkeypatch.setattr(due, "TURN_S", 0.0)
 
     async def story() -> None:
         stage = Stage(tmp_path, user_shares={"others": 1.0})

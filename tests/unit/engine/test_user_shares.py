@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer.engine.decide import due
+from bftrainer.engine.due import PlansDue, due
 from bftrainer.engine.queueing.fair_shares import STEADY, TURN_S, divided
 from bftrainer.model.events import NodesChanged, PlanDue
 from bftrainer.model.gpus import gpus_of, node_of
@@ -172,6 +172,37 @@ def test_who_waits_for_its_turn_has_it_though_nothing_else_happens() -> None:
     world.now += TURN_S
     world.take(PlanDue(time=0.0))
     assert held(world, 1) == 4
+
+
+def test_users_take_turns_in_a_replay_as_under_a_daemon_though_nothing_else_happens() -> None:
+    settings = EngineSettings(max_parallel=None, user_shares={"others": 1.0})
+    spec = trainer(n_max=4)
+    work = [
+        Submission(time=0.0, spec=replace(spec, user="bob")),
+        Submission(time=0.0, spec=replace(spec, user="ann", n_min=4)),
+    ]
+    nodes = [NodesChanged(time=0.0, joined=frozenset("abcd"))]
+    held = {
+        own.spec.user: own.node_s for own in replay(nodes, work, settings, 0.0, 36_000.0).trainers.values()
+    }
+    assert held["ann"] == pytest.approx(held["bob"], rel=0.1)
+
+
+def test_a_plan_that_is_due_earlier_starts_no_second_series() -> None:
+    """Else a daemon and a replay would plan more and more often, as long as somebody waits for a turn."""
+    world = World(EngineSettings(max_parallel=None, user_shares={"others": 1.0}))
+    world.nodes(joined="abcd")
+    world.submit(1, user="bob", n_max=4)
+    world.submit(2, user="ann", n_min=4, n_max=4)
+    assert world.state.ledger.has_turns
+    holds = next(t for t in world.state.active.values() if t.nodes)
+    steady = replace(world.state, active={holds.id: replace(holds, steady_until=100.0)})
+    plans, waiting = PlansDue(), world.state
+    assert plans.after(NodesChanged(time=0.0), waiting) == PlanDue(time=TURN_S)
+    assert plans.after(NodesChanged(time=1.0), steady) == PlanDue(time=100.0)
+    assert plans.after(PlanDue(time=100.0), waiting) == PlanDue(time=100.0 + TURN_S)
+    assert plans.after(PlanDue(time=TURN_S), waiting) is None
+    assert plans.after(PlanDue(time=100.0 + TURN_S), waiting) == PlanDue(time=100.0 + 2 * TURN_S)
 
 
 def test_whoever_has_just_lost_its_nodes_takes_none_from_a_user_that_holds_its_one() -> None:
