@@ -25,7 +25,6 @@ KINDS = [
     Kind(
         "early_stopping",
         "result.pt/best|best.pt|completed before|it has taken",
-        steps_after_stop=1,
         files=("best.pt", "result.pt"),
     ),
     Kind("accumulate", "completed before"),

@@ -209,7 +209,7 @@ def test_all_members_stop_after_the_same_step_when_one_has_had_enough(tmp_path: 
         stage.publish("a", "b", "c")
         stage.end("a", "b", "c")
         steps = {torch.load(path)["step"] for path in tmp_path.glob("*.pt")}
-        assert len(steps) == 1 and steps <= {101, 102}
+        assert len(steps) == 1 and steps <= {100, 101, 102}, "at once where step 100 ends an epoch"
         assert len(stage.heard("finished")) == 3
 
 

@@ -37,7 +37,6 @@ class Kind:
         tolerance: how far numbers may lie apart, relative to those above 1. They differ by rounding:
             the order in which gradients are added up depends on the nodes. (In double precision that is some
             1e-15; a sample that one step of `plain.py` lacks changes its weights by 1e-4 and more.)
-        steps_after_stop: at most so many follow `run.stop`, where others have to hear of it.
         files: what the script leaves behind, once.
         words: its further arguments: alone, and disturbed.
     """
@@ -47,7 +46,6 @@ class Kind:
     launcher: str = "native"
     length: int = 98
     tolerance: float = 1e-9
-    steps_after_stop: int = 0
     files: tuple[str, ...] = ("result.pt",)
     words: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()))
 
@@ -112,10 +110,9 @@ def compare(kind: Kind, folder: Path, ended: Mapping[str, Any], *, on: Collectio
     if found.keys() != expected.keys():
         raise DiffersError(f"{sorted(found.keys() ^ expected.keys())} are there in one run only")
     steps = found["result.pt/steps"]
-    if not 0 <= steps - expected["result.pt/steps"] <= kind.steps_after_stop:
+    if steps != expected["result.pt/steps"]:
         raise DiffersError(f"it has taken {steps} steps, undisturbed {expected['result.pt/steps']}")
     _used_once(kind, folder, steps, set(on))
-    found["result.pt/steps"] = expected["result.pt/steps"]
     apart = {name: _distance(found[name], expected[name]) for name in expected}
     worst = max(apart, key=lambda name: apart[name])
     if apart[worst] > kind.tolerance:

@@ -141,7 +141,7 @@ class MemberGroup(SingleProcess):
         try:
             pending.wait()
             lowest, highest = int(flag[0]), -int(flag[1])
-            self.is_stopped = not flag[2]
+            self.is_stopped = not flag[2] or _hooks_stop(self.group, self._stopped, before, self._state)
             self._stopped.is_said |= self.is_stopped
             self._observers.compare(flag[3:].tolist(), self.group, self.working)
             if lowest == highest > self.group.generation:
@@ -308,6 +308,15 @@ def peers_of(
         stopped=stopped,
         of=of,
     )
+
+
+def _hooks_stop(group: Group, stopped: Stopped, before: Position, state: TrainingState) -> bool:
+    """Whether a member's script has stopped the run where an epoch ends: after its last step's exchange."""
+    if state.position.epoch == before.epoch:
+        return False
+    goes_on = torch.tensor([int(not stopped.is_said)])
+    group.all_reduce(goes_on, dist.ReduceOp.MIN)
+    return not goes_on[0]
 
 
 log = logging.getLogger(__name__)

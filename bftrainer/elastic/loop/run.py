@@ -210,7 +210,8 @@ class Run(Identity, RunEvaluation):
         return self._steps.step(which, figures(metrics, more))
 
     def stop(self) -> None:
-        """End the run: on all nodes at once, after the next step at the latest. The work counts as done.
+        """End the run on all nodes: at once where an epoch ends, else after the next step at the latest. The
+        work counts as done.
 
         One node's call suffices; so early stopping needs no agreement of its own.
         """

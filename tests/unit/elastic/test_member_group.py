@@ -194,6 +194,23 @@ def test_a_run_tells_how_many_samples_there_are_in_all(
         assert last(agent, "finished")["of"] == of
 
 
+@pytest.mark.parametrize("where", ["hook", "body"])
+def test_a_run_that_is_stopped_where_an_epoch_ends_takes_no_step_of_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
+) -> None:
+    """As by hand. Within an epoch, members learn of it with the next step."""
+    with agent_of(monkeypatch, tmp_path) as (agent, orders):
+        run = run_of(orders, monkeypatch, epochs=9)
+        run.after_epoch(lambda: run.stop() if where == "hook" and run.position.epoch == 2 else None)
+        agent.say("regroup", generation=2, members=["a"], leaving=[])
+        for x in run:
+            run.backward(run.model(x).sum())
+            run.step()
+            if where == "body" and run.position.epoch == 2:
+                run.stop()
+        assert last(agent, "finished")["samples"] == run.position.samples == 2 * LENGTH
+
+
 def test_a_run_tells_what_the_script_was_warned_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(warnings, "_last", list[str]())
     with agent_of(monkeypatch, tmp_path, samples=4) as (agent, orders):
