@@ -34,9 +34,12 @@ async def body_of(request: web.Request) -> dict[str, Any]:
 def text_of(body: dict[str, Any], key: str) -> str:
     """Return the text of a key; raise `BftrainerError` if it is missing or no text."""
     value = body.get(key)
-    if not isinstance(value, str) or "\0" in value:
-        raise BftrainerError(f"{key!r} must be a text")
-    return value
+    try:
+        if isinstance(value, str) and b"\0" not in value.encode():
+            return value
+    except UnicodeEncodeError:  # half a character, which neither a file system nor the store takes
+        pass
+    raise BftrainerError(f"{key!r} must be a text")
 
 
 def real_of(body: dict[str, Any], key: str) -> float:

@@ -362,6 +362,16 @@ def test_nothing_is_run_as_root_or_as_the_daemon(ask: Asked, daemon: Daemon, who
     [
         ("POST", "/v1/trainers", {"data": b"{"}, 400, "no JSON"),
         ("POST", "/v1/trainers", {"json": {"spec": "", "name": "a"}}, 400, "'base' must be a text"),
+        *(
+            (
+                "POST",
+                "/v1/trainers",
+                {"json": {"spec": "", "name": "a", "base": "/"} | {key: "a\ud800"}},
+                400,
+                f"{key!r} must be a text",
+            )
+            for key in ("spec", "name", "base", "resume")
+        ),
         ("POST", "/v1/trainers", {"json": {"spec": "", "name": "a", "base": "."}}, 400, "whole path"),
         ("POST", "/v1/trainers", {"data": b"x" * (MAX_REQUEST + 1)}, 413, "too large"),
         ("POST", "/v1/trainers", {"data": b"[" * 20_000 + b"]" * 20_000}, 400, "nested too deeply"),
