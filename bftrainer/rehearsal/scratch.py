@@ -38,7 +38,7 @@ class ScratchCopy:
 
 
 def copy(source: Path, target: Path) -> ScratchCopy:
-    """Copy a folder; large files of data and environments are linked.
+    """Copy a folder; large files of data, environments and what this user cannot read are linked.
 
     Raises:
         BftrainerError: it holds too much.
@@ -61,17 +61,20 @@ def copy(source: Path, target: Path) -> ScratchCopy:
             shutil.copy2(one, other)
         return other
 
+    linked = [Path(source, name) for name in (".venv", "venv") if (source / name).is_dir()]
+
     def left_out(folder: str, names: list[str]) -> set[str]:
-        every = ((name, Path(folder, name)) for name in names)
+        every = [(name, Path(folder, name)) for name in names]
         special = {n for n, p in every if not (p.is_symlink() or p.is_file() or p.is_dir())}  # pipes, sockets
-        return set(names) & NO_COPY | special
+        closed = [p for n, p in every if n not in special and not p.is_symlink() and not _can_be_read(p)]
+        linked.extend(closed)  # another user's: the script is refused there as in the folder itself
+        return set(names) & NO_COPY | special | {path.name for path in closed}
 
     shutil.copytree(
         source, target, copy_function=put, ignore=left_out, symlinks=True, ignore_dangling_symlinks=True
     )
-    for name in (".venv", "venv"):
-        if (source / name).is_dir():
-            (target / name).symlink_to((source / name).resolve())
+    for path in linked:
+        (target / path.relative_to(source)).symlink_to(path.resolve())
     return ScratchCopy(target, {str(path.relative_to(target)): _stamp(path) for path in _files(target)})
 
 
@@ -79,6 +82,10 @@ def _files(folder: Path) -> Iterator[Path]:
     for where, folders, names in os.walk(folder):
         folders[:] = sorted(set(folders) - NO_COPY)
         yield from (Path(where, name) for name in sorted(names) if Path(where, name).is_file())
+
+
+def _can_be_read(path: Path) -> bool:
+    return os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK)
 
 
 def _stamp(path: Path) -> Stamp:

@@ -128,6 +128,22 @@ def test_each_view_shows_what_the_daemon_says(site: Site, page: Browser) -> None
     assert "owned" not in page.driver.title and not page.script("return document.images.length")
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "found"),
+    [
+        ("0", "10", [0, 2, 4, 6, 8, 10]),
+        ("-1e308", "1e308", []),  # they differ by more than a number can say
+        ("1e16", "1e16 + 4", [1e16]),
+        ("5e-324", "1e-323", []),
+        ("0", "NaN", []),
+    ],
+)
+def test_an_axis_has_few_marks_whatever_a_script_reports(
+    page: Browser, low: str, high: str, found: list[float]
+) -> None:
+    assert page.script(f"return import('/draw.js').then((draw) => draw.ticks({low}, {high}))") == found
+
+
 def test_an_order_reaches_the_daemon_and_its_output_is_shown(site: Site, page: Browser) -> None:
     number = site.trainer("small")["id"]
     page.view(f"trainer/{number}")

@@ -33,9 +33,10 @@ export function spark(canvas, points) {
 export function ticks(low, high, count = 5) {
   const raw = (high - low) / count || 1, power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw);
-  const found = [];
-  for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) found.push(+at.toPrecision(12));
-  return found;
+  if (!Number.isFinite(step)) return [];
+  const first = Math.ceil(low / step), last = Math.min(first + 2 * count, Math.floor(high / step + 1e-9)), found = new Set();
+  for (let n = 0; n <= last - first; n++) found.add(+((first + n) * step).toPrecision(12));
+  return [...found];
 }
 
 const LEFT = 62, RIGHT = 10, TOP = 8, BOTTOM = 22;

@@ -43,6 +43,23 @@ def test_pipes_and_sockets_of_the_folder_are_left_out(tmp_path: Path) -> None:
     assert [path.name for path in copied.folder.iterdir()] == ["train.py"]
 
 
+def test_what_the_user_cannot_read_is_linked_so_that_the_script_meets_it_as_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "work"
+    (folder / "theirs").mkdir(parents=True)
+    (folder / "data").mkdir()
+    for name in ("train.py", "theirs/x", "data/closed", "data/open"):
+        (folder / name).touch()
+    closed = {folder / "theirs", folder / "data" / "closed"}  # root, who may run this, can read all
+    can = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) not in closed and can(path, mode))
+    copied = scratch.copy(folder, tmp_path / "copy")
+    links = {path.readlink() for path in copied.folder.rglob("*") if path.is_symlink()}
+    assert links == closed
+    assert not list(copied.written())
+
+
 def test_large_files_of_data_are_linked_and_large_outputs_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
