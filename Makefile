@@ -101,6 +101,7 @@ docs: install  ## Write the generated pages anew from the code's own facts, and 
 	$(BIN)/python benchmarks/evidence.py --write docs/evidence/README.md
 	$(BIN)/python -m bftrainer.demo.picture docs/pictures/demo.json docs/pictures/demo.svg
 	$(BIN)/sphinx-build -q --fail-on-warning -c docs -b html . build/site
+	$(BIN)/python docs/openapi_page.py build/site/openapi.json
 	@echo "open build/site/index.html, or: $(PYTHON) -m http.server --bind 127.0.0.1 --directory build/site"
 
 evidence: install  ## Repeat what the documentation claims, as far as an hour allows (TRACES=folder of the published logs, ONLY=word)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+import typing
 from pathlib import Path
 
+import openapi_page
 import pytest
 
 from bftrainer.search.files.schema import StudyForm
@@ -97,6 +101,25 @@ def test_generated_pages_are_those_of_the_docstrings(name: str, tmp_path: Path) 
     written.write_text(page.read_text())
     subprocess.run([sys.executable, page.with_name(f"{name}_page.py"), written], check=True)
     assert written.read_text() == page.read_text(), "make docs"
+
+
+def test_openapi_has_every_request_with_the_keys_that_its_handler_reads() -> None:
+    document = openapi_page.document()
+    text = json.dumps(document)
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', text))
+    assert named == set(document["components"]["schemas"])
+    for route in openapi_page.routes():
+        handler, source = route.handler.__qualname__, inspect.getsource(route.handler)
+        read = {
+            *re.findall(r'number_of\(request, "(\w+)"', source),
+            *re.findall(r'request\.query\.get\("(\w+)"', source),
+            *(key for keys in re.findall(r"key in \((.*)\)", source) for key in re.findall(r'"(\w+)"', keys)),
+            *re.findall(r'(?:_of|body\.get)\([^"\n]*"(\w+)"', source),
+        }
+        body = openapi_page.BODIES.get(handler)
+        given = {*openapi_page.QUERIES.get(handler, ()), *(typing.get_type_hints(body) if body else ())}
+        if handler not in ("Routes.feed", "Routes.impact"):  # what they call reads the query
+            assert read == given, handler
 
 
 def test_the_tables_of_specs_and_studies_have_all_keys_and_no_others() -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import openapi_page
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
@@ -355,6 +356,52 @@ def test_nothing_is_run_as_root_or_as_the_daemon(ask: Asked, daemon: Daemon, who
     assert code == 403 and f"trainers of {who} are not run here; submit as yourself" in said["error"]
     daemon.settings.current = daemon.settings.current.model_copy(update={"mode": "single"})
     assert ask(who, "POST", "/v1/trainers", json=body)[0] == 201
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "trainers",
+        "trainers/{trainer}",
+        "pool",
+        "{what:events|pauses|reports}",
+        "status",
+        "admin/impact",
+    ],
+)
+def test_answers_have_the_shape_that_openapi_tells(ask: Asked, path: str) -> None:
+    document = openapi_page.document()
+    template = "/v1/" + path.replace("what:events|pauses|reports", "what")
+    told = document["paths"][template]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    address = template.format(trainer=ALICES, what="pauses")
+    status, answer = ask("root", "GET", address)
+    assert status == 200 and answer
+    assert list(_misfits(answer, told, document["components"]["schemas"])) == []
+
+
+def _misfits(value: Any, told: dict[str, Any], known: dict[str, Any], at: str = "") -> Iterator[str]:
+    """What of an answer is not as its schema says, nor has a key that the schema lacks."""
+    told = known[told["$ref"].rpartition("/")[2]] if "$ref" in told else told
+    if "anyOf" in told:
+        if not any(not list(_misfits(value, part, known)) for part in told["anyOf"]):
+            yield f"{at}: {value!r}"
+        return
+    kinds = {"integer": int, "number": (int, float), "string": str, "boolean": bool, "null": type(None)}
+    kinds |= {"object": dict, "array": list}
+    kind = told.get("type")
+    if kind and not isinstance(value, kinds[kind]):
+        yield f"{at}: {value!r}"
+    elif kind == "object":
+        own = told.get("properties", {})
+        if missing := set(told.get("required", ())) ^ (set(value) if own else set()):
+            yield f"{at}: {missing}"
+        for key, part in value.items():
+            yield from _misfits(
+                part, own.get(key, told.get("additionalProperties", {})), known, f"{at}.{key}"
+            )
+    elif kind == "array":
+        for n, part in enumerate(value):
+            yield from _misfits(part, told["items"], known, f"{at}[{n}]")
 
 
 @pytest.mark.parametrize(
