@@ -106,6 +106,25 @@ def test_what_is_known_at_the_end_of_a_steps_work_still_counts_for_this_step(
     assert entered == [4] and found.is_stopped
 
 
+def test_an_order_to_leave_that_comes_during_the_gradients_exchange_counts_for_this_step(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with agent_of(monkeypatch, tmp_path, samples=100 * LENGTH) as (agent, orders):
+        run = run_of(orders, monkeypatch, epochs=100)
+        finish, membership = run._parts.averaging.finish, run._parts.peers._membership  # type: ignore[attr-defined]
+
+        def exchanged(name: str) -> None:
+            finish(name)
+            agent.say("regroup", generation=3, members=[], leaving=["a"])
+            until(lambda: membership.offer(2) == 3)
+
+        monkeypatch.setattr(run._parts.averaging, "finish", exchanged)
+        agent.say("regroup", generation=2, members=["a"], leaving=[])
+        with pytest.raises(SystemExit):
+            train(run)
+        assert run.position.step == 1
+
+
 def test_members_agree_once_a_step_however_many_optimisers_it_has(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
