@@ -124,7 +124,10 @@ class StepTaker:
         self._observers.step_begins(turn.share)
         works = self._peers.place is not None  # others receive the state meanwhile, buffers included
         parts.kept_buffers.begin(may_be_lost=works and self._peers.group.size > 1)
-        self._averaging.begin(self._peers.group, turn.share.weight)
+        # with more than two ranks, a broadcast's tree would make it longer than a sum
+        is_single = turn.share.ranks == 1 and self._peers.group.size == 2
+        only = self._peers.working[0] if is_single else None
+        self._averaging.begin(self._peers.group, turn.share.weight, only)
         is_whole = False
         try:
             yield from self._parts_of(turn)

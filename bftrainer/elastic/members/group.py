@@ -87,6 +87,15 @@ class Group:
         options.timeout = FOREVER
         return self._start(tensor, lambda backend: backend.allreduce([tensor], options))
 
+    def begin_total(self, tensor: torch.Tensor, only: int | None) -> Pending:
+        """Start to replace `tensor` by its sum over all ranks; where one is the `only` rank with numbers, by
+        these.
+
+        Raises:
+            GroupBroken: the group has failed.
+        """
+        return self.begin_all_reduce(tensor) if only is None else self.begin_broadcast(tensor, only)
+
     def all_reduce(self, tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM) -> None:
         """Reduce `tensor` over all ranks, in place.
 
@@ -129,13 +138,22 @@ class Group:
         Raises:
             GroupBroken: a member was lost.
         """
+        self.begin_broadcast(tensor, source).wait()
+
+    def begin_broadcast(self, tensor: torch.Tensor, source: int) -> Pending:
+        """Start to copy `tensor` from rank `source` to all others, in place. Leave it alone until
+        `Pending.wait` returns.
+
+        Raises:
+            GroupBroken: the group has failed.
+        """
         if self.size == 1:
-            return
+            return Pending(None)
         options = dist.BroadcastOptions()
         options.rootRank = source
         options.rootTensor = 0
         options.timeout = FOREVER
-        self._start(tensor, lambda backend: backend.broadcast([tensor], options)).wait()
+        return self._start(tensor, lambda backend: backend.broadcast([tensor], options))
 
     def send(self, tensor: torch.Tensor, rank: int, within_s: float | None = None) -> None:
         """Send `tensor` to `rank`, which has to call `receive`; returns when the memory may be used again.

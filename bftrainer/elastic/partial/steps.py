@@ -112,10 +112,10 @@ class PartialSteps(StepObserver):
 
     # the averaging of a step
 
-    def begin(self, group: Group, weight: float) -> None:
+    def begin(self, group: Group, weight: float, only: int | None = None) -> None:
         """As `Averaging.begin`."""
         self._group, self._weight = group, weight
-        self._flat.begin(group, weight)
+        self._flat.begin(group, weight, only)
 
     @contextlib.contextmanager
     def micro_batch(self, *, last: bool) -> Iterator[None]:

@@ -38,8 +38,9 @@ class Averaging(Protocol):
     sums: torch.Tensor | None
     """A few numbers in single precision, as many on all ranks: `finish` sums them over the ranks, too."""
 
-    def begin(self, group: Group, weight: float) -> None:
-        """Begin a step, in which the mean of this rank's samples counts `weight` in the mean of all."""
+    def begin(self, group: Group, weight: float, only: int | None = None) -> None:
+        """Begin a step, in which the mean of this rank's samples counts `weight` in the mean of all. `only`
+        says that a single rank has samples, and which: its gradients are the mean."""
 
     def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[None]:
         """Around the work on a micro-batch; `last`: no other follows in this step."""
@@ -77,12 +78,13 @@ class Flat:
         self.kind = torch.float64 if double else torch.float32
         self._group = Group(0, 0, 1)
         self._weight = 1.0
+        self._only: int | None = None
         self.watch: Watch | None = None
         self.sums: torch.Tensor | None = None
 
-    def begin(self, group: Group, weight: float) -> None:
+    def begin(self, group: Group, weight: float, only: int | None = None) -> None:
         """As `Averaging.begin`."""
-        self._group, self._weight = group, weight
+        self._group, self._weight, self._only = group, weight, only
         if group.size > 1:
             self._parameters = self._averaged()
 
@@ -107,7 +109,7 @@ class Flat:
         if self.watch is not None:
             self.watch(self._parameters, [p.grad for p in self._parameters], self._weight)
         flat = self._packed()
-        self._group.all_reduce(flat)
+        self._group.begin_total(flat, self._only).wait()
         if self.sums is not None:
             flat, sums = flat[: -len(self.sums)], flat[-len(self.sums) :]
             self.sums.copy_(sums)
@@ -128,6 +130,8 @@ class Flat:
         count, sizes = len(self._parameters), [self._size(p) for p in self._parameters]
         more = 0 if self.sums is None else len(self.sums)
         whole = torch.empty(sum(sizes) + count + more, dtype=self.kind, device=self._group.device)
+        if self._only not in (None, self._group.rank):
+            return whole
         flat = whole[: len(whole) - more]
         for p, there in zip(self._parameters, torch.split(flat[:-count], sizes), strict=True):
             if p.grad is None:
@@ -184,8 +188,8 @@ class Each:
             for name, one in trained.optimizers.items()
         }
 
-    def begin(self, group: Group, weight: float) -> None:
-        """As `Averaging.begin`."""
+    def begin(self, group: Group, weight: float, only: int | None = None) -> None:
+        """As `Averaging.begin`. Others' stand-ins say which parameters have a gradient, too."""
         for flat in self._flats.values():
             flat.begin(group, weight)
 
@@ -212,7 +216,7 @@ class ByScript:
         self.watch: Watch | None = None
         self.sums: torch.Tensor | None = None
 
-    def begin(self, group: Group, weight: float) -> None:
+    def begin(self, group: Group, weight: float, only: int | None = None) -> None:
         """As `Averaging.begin`: the script does it."""
         self._group = group
 

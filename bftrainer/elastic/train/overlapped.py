@@ -57,15 +57,16 @@ class Overlapped:
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._group = Group(0, 0, 1)
         self._weight = 1.0
+        self._only: int | None = None
         self._under_way: list[tuple[torch.Tensor, torch.Tensor, Pending, Future[torch.Tensor]]] = []
         self._broken: str | None = None
         self._is_averaged = False  # the present step
         self.watch: Watch | None = None
         self.sums: torch.Tensor | None = None
 
-    def begin(self, group: Group, weight: float) -> None:
+    def begin(self, group: Group, weight: float, only: int | None = None) -> None:
         """As `Averaging.begin`."""
-        self._group, self._weight, self._broken = group, weight, None
+        self._group, self._weight, self._only, self._broken = group, weight, only, None
         self._is_averaged = False
 
     @contextlib.contextmanager
@@ -112,7 +113,7 @@ class Overlapped:
             buffer.mul_(self._weight) if self._weight else buffer.zero_()
         moved, pending = self._group.moved(buffer), Pending(None)
         with self._noted():
-            pending = self._group.begin_all_reduce(as_real(moved))
+            pending = self._group.begin_total(as_real(moved), self._only)
         self._under_way.append((buffer, moved, pending, future))
         if bucket.is_last():
             if self.sums is not None:

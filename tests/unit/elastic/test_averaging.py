@@ -43,15 +43,27 @@ def batches(policy: FixedGlobal, place: int | None, size: int, least: int = 1) -
 
 
 @pytest.mark.parametrize("ddp", WITHOUT_AND_WITH)
-@pytest.mark.parametrize(("batch", "least"), [(BATCH, 1), (1, 1), (3, 2)])  # of the last two, rank 1 has none
-def test_two_ranks_have_the_gradient_of_one(ddp: bool, batch: int, least: int) -> None:
+@pytest.mark.parametrize(
+    ("batch", "least", "only"), [(BATCH, 1, None), (1, 1, None), (1, 1, 0), (3, 2, None), (3, 2, 0)]
+)  # with 1 or 3, rank 1 has none
+def test_two_ranks_have_the_gradient_of_one(
+    monkeypatch: pytest.MonkeyPatch, ddp: bool, batch: int, least: int, only: int | None
+) -> None:
+    if only is not None:
+        reduced = Group.begin_all_reduce
+        monkeypatch.setattr(
+            Group,
+            "begin_all_reduce",
+            lambda self, tensor, *op: reduced(self, tensor, *op) if tensor.dtype != torch.float32 else 1 / 0,
+        )
+
     def gradients(group: Group) -> list[torch.Tensor | None]:
         net = Net()
         own = batches(FixedGlobal(batch), group.rank, group.size, least)
         sgd = torch.optim.SGD(net.parameters(), lr=0.1)
         averaging = average.chosen(trained(net, sgd, None), ddp, True, Trainable({"": net}, 0))
         mine = own.share(Position())
-        averaging.begin(group, mine.weight)
+        averaging.begin(group, mine.weight, only)
         parts = own.parts(mine)
         if not parts:
             averaging.absent()

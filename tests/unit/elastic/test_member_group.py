@@ -125,6 +125,27 @@ def test_an_order_to_leave_that_comes_during_the_gradients_exchange_counts_for_t
         assert run.position.step == 1
 
 
+@pytest.mark.parametrize(("size", "working", "only"), [(2, (0,), 0), (2, (0, 1), None), (3, (0,), None)])
+def test_of_two_ranks_one_with_all_samples_sends_its_gradients(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, size: int, working: tuple[int, ...], only: int | None
+) -> None:
+    begun: list[int | None] = []
+    with agent_of(monkeypatch, tmp_path, samples=100 * LENGTH) as (agent, orders):
+        run = run_of(orders, monkeypatch, epochs=100)
+        peers = run._parts.peers
+        agent.say("regroup", generation=2, members=["a"], leaving=[])
+        run.start()
+        monkeypatch.setattr(Group, "_start", lambda self, tensor, operation: Pending(None))
+        monkeypatch.setattr(
+            run._parts.averaging, "begin", lambda group, weight, only: begun.append(only) or run.stop()
+        )
+        monkeypatch.setattr(peers, "finish", lambda: True)
+        peers.group, peers._hand_over.working = Group(2, 0, size), working  # type: ignore[attr-defined]
+        run._steps.joined()
+        train(run)
+    assert begun == [only]
+
+
 def test_members_agree_once_a_step_however_many_optimisers_it_has(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
