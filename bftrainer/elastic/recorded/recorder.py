@@ -66,6 +66,7 @@ class StepRecorder:
         self._depth = self._inside = 0  # of forward calls, and of steps within a step
         self._offset = 0  # step of the training minus steps of this process
         self._at = 0
+        self._is_aside = False  # what follows is no part of the training
         self._rows: list[str] = []
         self._names: dict[int, str] = {}
         self._models: dict[int, torch.nn.Module] = {}
@@ -100,7 +101,8 @@ class StepRecorder:
     @harmless
     def said(self, kind: str, fields: Mapping[str, Any]) -> None:
         """As `Watcher.said`."""
-        if kind in ("kv", "busy"):
+        self._is_aside |= kind == "aside"
+        if kind in ("kv", "busy", "aside"):
             return
         self._begin()
         if kind == "broken":
@@ -163,6 +165,8 @@ class StepRecorder:
     @harmless
     def before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """An optimizer is about to step. One that wraps another is noted once."""
+        if self._is_aside:
+            return
         self._begin()
         self._inside += 1
         own = parameters_of(optimizer)
@@ -200,7 +204,7 @@ class StepRecorder:
     @harmless
     def _note_step(self, optimizer: Any) -> None:
         self._inside = max(0, self._inside - 1)
-        if self._inside:
+        if self._inside or self._is_aside:
             return
         number = next(i for i, each in enumerate(self._optimizers) if each is optimizer)
         self._steps[number] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -24,3 +25,20 @@ def test_a_stand_in_for_no_samples_is_none(
     recorder.before_forward(model, (x,))
     recorder.after_forward(model, (x,), {}, model(x))
     assert len(recorder._rows) == noted
+
+
+@pytest.mark.parametrize("is_aside", [False, True])
+def test_a_step_that_is_taken_back_is_none(is_aside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that which Hugging Face takes after the end of a training that was stopped."""
+    written: list[Any] = []
+    recorder, model, x = StepRecorder(), torch.nn.Linear(3, 1), torch.ones(2, 3)
+    optimizer = torch.optim.SGD(model.parameters())
+    monkeypatch.setattr(recorder, "is_off", False)
+    monkeypatch.setattr(recorder, "_begin", lambda: None)
+    monkeypatch.setattr(recorder, "_write", lambda event, **_: written.append(event))
+    if is_aside:
+        recorder.said("aside", {})
+    model(x).sum().backward()
+    recorder.before_step(optimizer, (), {})
+    recorder.after_step(optimizer, (), {})
+    assert written == ([] if is_aside else ["initial", "step"])

@@ -221,6 +221,14 @@ def test_a_figure_of_one_ranks_share_is_told_and_that_of_a_step_only_noted() -> 
     assert any("rank 0's share" in each.text and not each.is_fault for each in found.deviations)
 
 
+def test_a_figure_that_is_never_twice_the_same_is_nobodys_share() -> None:
+    """As the time of an evaluation, which Hugging Face's Trainer logs."""
+    alone, again = run(figures={"took": {1: [0.5]}}), run("again", figures={"took": {1: [0.6]}})
+    other = run("several", nodes=2, figures={"took": {1: [0.4, 0.6]}})
+    found = judge(SPEC, {"alone": alone, "again": again, "several": other}, None, 1.0)
+    assert not found.deviations
+
+
 def test_the_page_says_what_is_the_same_and_what_to_do() -> None:
     good = run("several", nodes=2)
     bad = run("changes", nodes=2, gradient=lambda step, w: (w - 1.0) / (2 if step > 4 else 1))
