@@ -159,14 +159,14 @@ class Reports:
     def progressed(self, launched: LaunchedTrainer, progress: said.Progress) -> None:
         """Rank 0 has reported how far training is: keep it, and measure the speed."""
         launched.committed = max(launched.committed, progress.step)
-        launched.samples = progress.samples
+        before, launched.samples = launched.samples, progress.samples
         if progress.samples > launched.furthest or launched.furthest_at is None:
             launched.furthest, launched.furthest_at = progress.samples, self._clock()
         self._keep(launched, progress, progress.size, progress.rate)
         launched.adapts(batch_of(launched.reported.metrics if launched.reported else {}))
         use = None if progress.device is None else DeviceUse(**progress.device.model_dump())
-        if launched.is_beside(None if use is None else use.beside):
-            self._measure(launched, progress.size, use)
+        if launched.is_beside(None if use is None else use.beside) and launched.samples != before:
+            self._measure(launched, progress.size, use, is_back=launched.samples < before)
 
     def standstill(self, launched: LaunchedTrainer) -> str:
         """Since when a trainer that runs has not come further than it once was, if that is long; and why, if
@@ -179,10 +179,10 @@ class Reports:
         anew = "; its last start found nothing saved, and began at step 0" if launched.anew else ""
         return f"no progress for {for_s:.0f} s{anew}"
 
-    def _measure(self, launched: LaunchedTrainer, size: int, use: DeviceUse | None) -> None:
-        """The speed is measured over windows of `MEASURE_S`, longer where it is known."""
+    def _measure(self, launched: LaunchedTrainer, size: int, use: DeviceUse | None, *, is_back: bool) -> None:
+        """The speed from one rise of the count to another, over `MEASURE_S` or, where it is known, longer."""
         now = self._clock()
-        if launched.window_from is None:
+        if launched.window_from is None or is_back:
             launched.window_from = (now, launched.samples)
             return
         since, samples = launched.window_from

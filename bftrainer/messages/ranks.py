@@ -176,3 +176,16 @@ LIGHTNING_COUNTS = Diagnostic(
     "The callback's arguments tell Lightning how many nodes and processes there are. Every start would end "
     "the same, so the trainer fails.",
 )
+NO_COUNT = Diagnostic(
+    227,
+    "{name}={value!r} is no count",
+    "Give whole numbers from 0 on: steps, samples over all nodes, and the number of the epoch",
+    "They are what `list` and `show` tell, and what the spec's work is counted by.",
+)
+COUNTS_BACK = Diagnostic(
+    228,
+    "the script's count of samples goes back, from {before} to {samples}",
+    "Count them over all epochs, over all nodes and on from what was loaded",
+    "A count that begins anew in each epoch never reaches the spec's work, and `list` says that there is no "
+    "progress. Speeds are measured only where the count goes up.",
+)

@@ -35,7 +35,7 @@ from bftrainer.elastic.horovod import place
 from bftrainer.elastic.process import warnings
 from bftrainer.elastic.process.channel import AGENT_GONE, Channel, Orders
 from bftrainer.elastic.process.identity import Identity
-from bftrainer.elastic.process.metrics import Figures, whole_training
+from bftrainer.elastic.process.metrics import CountSpeed, Figures, counts, whole_training
 from bftrainer.elastic.process.refusal import tell_of_refusals
 from bftrainer.elastic.process.warnings import note
 from bftrainer.elastic.recorded import watcher
@@ -112,6 +112,7 @@ class Job(Ranks):
         self._channel: Channel | None = None
         self._last: dict[str, Any] = {}
         self._said: dict[str, Any] = {}
+        self._speed = CountSpeed()
         self._of: int | None = None
         self._metrics = Figures(orders.max_metrics if orders else MANY)
         self._stop = threading.Event()
@@ -180,7 +181,8 @@ class Job(Ranks):
         """
         self._state.saved_now()  # on all ranks: if it is due on one, all save
         epoch = self._epoch(epoch)
-        written = _rank() == 0 and self._state.save(state, step=step, samples=samples, epoch=epoch)
+        at = counts(step=step, samples=samples, epoch=epoch)
+        written = _rank() == 0 and self._state.save(state, **at)
         self._agreed_save = False
         if written and self._agreed_stop:
             self.saved(step=step, samples=samples, epoch=epoch)
@@ -261,7 +263,7 @@ class Job(Ranks):
         default Horovod's or that of WORLD_SIZE. Reports are sent every `REPORT_EVERY_S` at most.
 
         Raises:
-            ValueError: `of` is no whole number from 1 on.
+            ValueError: `of` is no whole number from 1 on, or another one is no count.
             RuntimeError: as `require_ranks`.
         """
         self.require_ranks()
@@ -272,9 +274,7 @@ class Job(Ranks):
         self._last = {
             "generation": self._orders.generation if self._orders else 0,
             "size": _nodes(size or _world_size(), self.local_size),
-            "step": step,
-            "samples": samples,
-            "epoch": epoch,
+            **counts(step=step, samples=samples, epoch=epoch),
             "metrics": self._metrics,
             "of": self._of,
             "warned": warnings.last(),
@@ -285,10 +285,11 @@ class Job(Ranks):
             return
         if any(self._last[name] != before.get(name) for name in ("size", "world")):
             pause_s = now - before["at"] if before else None
-            self._channel.send("resumed", **{**self._last, "step": step - 1, "pause_s": pause_s})
-            self._said = {}
+            begun = {"step": max(0, self._last["step"] - 1), "pause_s": pause_s}
+            self._channel.send("resumed", **{**self._last, **begun})
+            self._said, self._speed = {}, CountSpeed()
         if now - self._said.get("at", 0.0) >= REPORT_EVERY_S:
-            rate = (samples - self._said["samples"]) / (now - self._said["at"]) if self._said else None
+            rate = self._speed.rate(self._last["samples"], now)
             self._channel.send("progress", **self._last, rate=rate, problem=self._state.error)
             self._said = self._last
 
@@ -334,9 +335,7 @@ class Job(Ranks):
                 rank=_rank(),
                 generation=self._orders.generation if self._orders else 0,
                 size=_nodes(_world_size(), self.local_size),
-                step=step,
-                samples=samples,
-                epoch=self._epoch(epoch),
+                **counts(step=step, samples=samples, epoch=self._epoch(epoch)),
                 metrics=self._metrics,
                 of=self._of,
                 warned=warnings.last(),

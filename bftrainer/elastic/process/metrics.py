@@ -1,4 +1,7 @@
-"""The figures that a script reports: the latest of each name, and not of more names than the daemon keeps."""
+"""The figures that a script reports: the latest of each name, and not of more names than the daemon keeps.
+
+And what it counts: steps, samples and epochs.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Mapping
 
 from bftrainer.elastic.process.warnings import note_warning
 from bftrainer.messages.loop import TOO_MANY_FIGURES, WHOLE_TRAINING
+from bftrainer.messages.ranks import COUNTS_BACK, NO_COUNT
 
 MAX_NAME = 100
 """The longest name, in characters; longer ones are cut."""
@@ -48,3 +52,45 @@ def whole_training(samples: int | None) -> int | None:
     if count < 1:
         raise ValueError(WHOLE_TRAINING.say(samples=samples))
     return count if count <= MOST else None
+
+
+def counts(**given: float) -> dict[str, int]:
+    """Counts as a report has them, by name: a whole number may come as a float, or as one of NumPy.
+
+    Raises:
+        ValueError: another number, or none.
+    """
+    found = {}
+    for name, value in given.items():
+        try:
+            found[name] = int(value)
+            is_count = found[name] == value and value >= 0
+        except (TypeError, ValueError, OverflowError):
+            is_count = False
+        if not is_count:
+            raise ValueError(NO_COUNT.say(name=name, value=value))
+    return found
+
+
+class CountSpeed:
+    """Of one membership. A script need not count after every step: the speed is that between two moments at
+    which the count went up, and stays so until the next."""
+
+    def __init__(self) -> None:
+        self._since: tuple[float, int] | None = None  # when the count has changed last, and to what
+        self._rate: float | None = None
+        self._has_warned = False
+
+    def rate(self, samples: int, now: float) -> float | None:
+        """Return samples/s, with the count of `now`; None: not known. Warn once of one that goes back."""
+        at, before = self._since or (now, samples)
+        if samples > before:
+            self._rate = (samples - before) / max(now - at, 1e-3)
+        elif samples < before:
+            self._rate = None
+            if not self._has_warned:
+                note_warning(COUNTS_BACK.say(before=before, samples=samples))
+            self._has_warned = True
+        if self._since is None or samples != before:
+            self._since = now, samples
+        return self._rate

@@ -18,6 +18,8 @@ import torch
 
 from bftrainer.elastic.attach.job import Job
 from bftrainer.elastic.horovod import mend
+from bftrainer.elastic.process import warnings
+from bftrainer.elastic.process.metrics import CountSpeed
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.state.checkpoint import CheckpointError
 from bftrainer.launch import messages as launched_orders
@@ -58,6 +60,34 @@ def test_a_script_says_how_many_samples_its_whole_training_has(
         job.progress(step=3, samples=30, size=2, of=10**18)  # as good as endless
         until(lambda: agent.hear()[-1]["step"] == 3)
         assert agent.hear()[-1]["of"] is None
+
+
+def test_counts_that_are_no_counts_are_refused_and_floats_and_numpys_are_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The daemon would drop each report of them, and nobody would be told."""
+    with agent_of(monkeypatch, tmp_path) as (agent, orders):
+        job = Job(orders)
+        for wrong in (2.5, -1, float("nan"), float("inf"), "many", None):
+            with pytest.raises(ValueError, match=r"samples=.* is no count. Give whole numbers .*BFT-227"):
+                job.progress(step=1, samples=wrong)  # type: ignore[arg-type]
+        count = torch.tensor(9).numpy().sum()  # a number of NumPy's
+        job.progress(step=count, samples=40.0)  # type: ignore[arg-type]
+        until(lambda: agent.hear() and agent.hear()[-1]["type"] == "progress")
+        assert (agent.hear()[-1]["step"], agent.hear()[-1]["samples"]) == (9, 40)
+
+
+def test_a_count_that_goes_back_is_told_of_once_and_no_speed_is_negative(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warnings, "_last", list[str]())
+    speed = CountSpeed()
+    counted = [(0, 0.0), (100, 1.0), (100, 1.5), (300, 2.0), (0, 3.0), (100, 4.0), (50, 5.0)]
+    rates = [speed.rate(samples, now) for samples, now in counted]
+    assert rates == [None, 100.0, 100.0, 200.0, None, 100.0, None]
+    assert [text.partition(".")[0] for text in warnings.last()] == [
+        "the script's count of samples goes back, from 300 to 0"
+    ]
 
 
 @pytest.mark.parametrize("is_saved", [False, True])

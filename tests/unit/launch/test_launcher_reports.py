@@ -119,6 +119,19 @@ def test_a_speed_is_not_measured_across_a_pause() -> None:
     assert [e.point for e in stage.events if isinstance(e, Measured) and e.point] == [(1, 200.0)]
 
 
+@pytest.mark.parametrize("is_anew", [False, True])
+def test_a_script_that_counts_in_leaps_or_anew_in_each_epoch_has_the_speed_that_it_has(is_anew: bool) -> None:
+    """It takes 100 samples a second, and either counts them every seven seconds, or every seven seconds from
+    0 on."""
+    stage = training("n")
+    for tick in range(1, 600):
+        stage.now = tick / 2
+        samples = (50 * tick) % 700 if is_anew else 50 * (tick - tick % 14)
+        stage.said("n", "progress", size=1, rate=None, **at(tick, samples=samples))
+    found = [e.point for e in stage.events if isinstance(e, Measured) and e.point]
+    assert found and found == [(1, pytest.approx(100.0))] * len(found)
+
+
 def test_a_speed_counts_for_the_membership_that_is_published() -> None:
     """An agent may say any size; so no trainer has speeds on more sizes than it has had."""
     stage = training("n", "m")
