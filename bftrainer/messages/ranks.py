@@ -184,8 +184,8 @@ NO_COUNT = Diagnostic(
 )
 COUNTS_BACK = Diagnostic(
     228,
-    "the script's count of samples goes back, from {before} to {samples}",
+    "the script's count of {name} goes back, from {before} to {now}",
     "Count them over all epochs, over all nodes and on from what was loaded",
-    "A count that begins anew in each epoch never reaches the spec's work, and `list` says that there is no "
-    "progress. Speeds are measured only where the count goes up.",
+    "Samples that begin anew in each epoch never reach the spec's work, and `list` says that there is no "
+    "progress. Speeds are measured only where they go up. Steps tell what a change of nodes has lost.",
 )

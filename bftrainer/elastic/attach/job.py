@@ -289,7 +289,7 @@ class Job(Ranks):
             self._channel.send("resumed", **{**self._last, **begun})
             self._said, self._speed = {}, CountSpeed()
         if now - self._said.get("at", 0.0) >= REPORT_EVERY_S:
-            rate = self._speed.rate(self._last["samples"], now)
+            rate = self._speed.rate(self._last["step"], self._last["samples"], now)
             self._channel.send("progress", **self._last, rate=rate, problem=self._state.error)
             self._said = self._last
 

@@ -74,23 +74,24 @@ def counts(**given: float) -> dict[str, int]:
 
 class CountSpeed:
     """Of one membership. A script need not count after every step: the speed is that between two moments at
-    which the count went up, and stays so until the next."""
+    which the count of samples went up, and stays so until the next."""
 
     def __init__(self) -> None:
-        self._since: tuple[float, int] | None = None  # when the count has changed last, and to what
+        self._last: dict[str, int] | None = None
+        self._since = 0.0  # when the count of samples has changed last
         self._rate: float | None = None
-        self._has_warned = False
+        self._warned: set[str] = set()
 
-    def rate(self, samples: int, now: float) -> float | None:
-        """Return samples/s, with the count of `now`; None: not known. Warn once of one that goes back."""
-        at, before = self._since or (now, samples)
-        if samples > before:
-            self._rate = (samples - before) / max(now - at, 1e-3)
-        elif samples < before:
-            self._rate = None
-            if not self._has_warned:
-                note_warning(COUNTS_BACK.say(before=before, samples=samples))
-            self._has_warned = True
-        if self._since is None or samples != before:
-            self._since = now, samples
+    def rate(self, step: int, samples: int, now: float) -> float | None:
+        """Return samples/s, with the counts of `now`; None: not known. Warn once of one that goes back."""
+        before, self._last = self._last, {"steps": step, "samples": samples}
+        for name, count in self._last.items() if before else ():
+            if before and count < before[name] and name not in self._warned:
+                self._warned.add(name)
+                note_warning(COUNTS_BACK.say(name=name, before=before[name], now=count))
+        gained = samples - before["samples"] if before else 0
+        if gained:
+            self._rate = gained / max(now - self._since, 1e-3) if gained > 0 else None
+        if gained or not before:
+            self._since = now
         return self._rate
