@@ -30,8 +30,15 @@ def files_of(copies: Mapping[str, ScratchCopy]) -> dict[str, dict[str, FileFacts
                 tensors[str(copied.folder / path)] = (run, str(path))
     for full, entries in (_entries(list(tensors)) if tensors else {}).items():
         run, name = tensors[full]
-        found[run][name] = FileFacts(entries=entries)
+        here = str(copies[run].folder)  # another for each run
+        found[run][name] = FileFacts(
+            entries={key.replace(here, "."): _without(here, value) for key, value in entries.items()}
+        )
     return found
+
+
+def _without(folder: str, value: Any) -> Any:
+    return value.replace(folder, ".") if isinstance(value, str) else value
 
 
 def _facts(path: Path) -> FileFacts:

@@ -6,11 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from bftrainer.errors import BftrainerError
 from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.rehearsal import runs, scratch, tried
+from bftrainer.rehearsal.files import files_of
 
 
 def spec(folder: Path, **changed: object) -> TrainerSpec:
@@ -32,6 +34,18 @@ def test_a_copy_tells_what_was_written_into_it_and_the_folder_stays_as_it_was(tm
     (copied.folder / "out" / "final.pt").touch()
     assert list(map(str, copied.written())) == ["old.log", "out/final.pt"]
     assert (source / "old.log").read_text() == "old.log"
+
+
+def test_paths_in_a_checkpoint_are_told_from_its_runs_folder(tmp_path: Path) -> None:
+    """As those of the best checkpoints, by which Lightning's callback names their scores."""
+    (tmp_path / "source").mkdir()
+    copies = {name: scratch.copy(tmp_path / "source", tmp_path / name) for name in ("alone", "other")}
+    for each in copies.values():
+        best = f"{each.folder}/best.ckpt"
+        torch.save({"scores": {best: 0.5}, "best": best}, each.folder / "last.ckpt")
+    found = files_of(copies)
+    assert found["alone"]["last.ckpt"] == found["other"]["last.ckpt"]
+    assert (found["alone"]["last.ckpt"].entries or {})["best"] == "./best.ckpt"
 
 
 def test_pipes_and_sockets_of_the_folder_are_left_out(tmp_path: Path) -> None:
