@@ -148,17 +148,17 @@ class StepRecorder:
                 self._names.setdefault(id(each), name)
 
     @harmless
-    def after_forward(self, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """A module has been called."""
+    def after_forward(self, module: torch.nn.Module, args: Any, *more: Any) -> None:
+        """A module has been called. `more`: keywords, which PyTorch leaves out after an error, and output."""
         if type(module).__name__ in WRAPPERS:
             return
         self._depth = max(0, self._depth - 1)
         if self._depth or not torch.is_grad_enabled() or not module.training or self._file is None:
             return
-        batch = first_batch((*args, *kwargs.values()))
+        batch = first_batch((*args, *(value for given in more[:-1] for value in given.values())))
         if batch is not None and (self._run is None or self._run.weight):  # else a stand-in for no samples
             self._rows += rows(batch)
-        result = first_batch((output,))
+        result = first_batch(more[-1:])
         if result is not None and result.dtype.is_floating_point:
             self._eps = max(self._eps, torch.finfo(result.dtype).eps)
 

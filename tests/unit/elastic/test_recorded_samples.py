@@ -42,3 +42,16 @@ def test_a_step_that_is_taken_back_is_none(is_aside: bool, monkeypatch: pytest.M
     recorder.before_step(optimizer, (), {})
     recorder.after_step(optimizer, (), {})
     assert written == ([] if is_aside else ["initial", "step"])
+
+
+def test_a_forward_pass_that_fails_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch calls hooks on all modules without the keywords then: as where a peer is lost in it."""
+    recorder = StepRecorder()
+    monkeypatch.setattr(recorder, "is_off", False)
+    monkeypatch.setattr(recorder, "_begin", lambda: None)
+    add, model = torch.nn.modules.module.register_module_forward_hook, torch.nn.Linear(3, 1)
+    before = torch.nn.modules.module.register_module_forward_pre_hook(recorder.before_forward)
+    after = add(recorder.after_forward, with_kwargs=True, always_call=True)
+    with before, after, pytest.raises(RuntimeError, match="shapes"):
+        model(torch.ones(2, 5))
+    assert not recorder.is_off and recorder._depth == 0
