@@ -25,16 +25,17 @@ class ProcessEvents:
 
     def number(self) -> None:
         """Give each step its place in the training (`at`), as far as the script or the library tells it."""
-        offset, last = 0, None
+        offset, since = 0, list[Event]()  # steps since the script has told of its place
         for event in self.events:
-            if event["event"] == "said" and event["kind"] == "moved" and last is not None:
-                if last["opt"] == 0:
-                    last["at"] = event["step"]
-                    offset = event["step"] - last["n"]
-                last = None
+            if event["event"] == "said" and event["kind"] == "moved":
+                if own := [each for each in since if each["opt"] == 0]:
+                    offset = event["step"] - own[-1]["n"]
+                    for each in since:
+                        each["at"] = offset + each["n"]
+                since.clear()
             elif event["event"] == "step" and event["at"] is None:
                 event["at"] = offset + event["n"]
-                last = event
+                since.append(event)
 
 
 def processes_of(folder: Path) -> list[ProcessEvents]:

@@ -36,6 +36,15 @@ def test_steps_of_a_process_that_was_resumed_follow_what_the_script_reports(begi
     assert record.figures["loss"][begin + 1] == [0.5]
 
 
+def test_so_do_those_of_several_optimizers_and_of_a_script_that_reports_now_and_then() -> None:
+    events: list[Any] = []
+    for n in range(1, 5):
+        events += [step(n), step(n, opt=1)]
+        events += [said("moved", step=20 + n, metrics={})] if n % 2 == 0 else []
+    record = recorded("a", 1, [ProcessEvents(events=events)])
+    assert sorted(record.steps) == [(opt, 20 + n) for opt in (0, 1) for n in range(1, 5)]
+
+
 def test_a_step_that_was_repeated_counts_as_it_was_taken_last() -> None:
     first = [step(n, n, rank=rank, size=2, rows=["old"], time=n) for n in (1, 2, 3) for rank in (0, 1)]
     again = [step(n, n + 1, rows=["new"], time=10.0 + n) for n in (1, 2)]
