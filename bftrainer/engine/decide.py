@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bftrainer.allocate.assign import assign
+from bftrainer.allocate.place import counts_of
 from bftrainer.engine.gpus import plan as gpu_plan
 from bftrainer.engine.gpus.plan import bounded
 from bftrainer.engine.node_info import NodeGroups
 from bftrainer.engine.pairs import Pair, hosts_of, paired, proposed
-from bftrainer.engine.question import by_user, caps_of, problem_of
-from bftrainer.engine.queueing.fair_shares import STEADY, claim_to_more, entered, shares_of
+from bftrainer.engine.question import by_user, caps_of, problem_of, shares_now
+from bftrainer.engine.queueing.fair_shares import STEADY, Portion, claim_to_more, entered, shares_of
 from bftrainer.engine.queueing.places import dealt
 from bftrainer.engine.queueing.queue import rank
 from bftrainer.engine.state import Solve, State
 from bftrainer.engine.take import without
+from bftrainer.model.gpus import node_of
 from bftrainer.model.policy import Share
 from bftrainer.model.problem import Allocation, Plan, Problem
 from bftrainer.model.trainer import Scalability, Trainer
@@ -39,6 +41,11 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
     if not asked:
         return None, _entered(_allocated(state, {}), {}, now)
     plan, target = _with_pairs(ground, asked, proposed(asked, state.active), now, solve)
+    if (cleared := _cleared(ground, asked, target, now)) is not None:
+        others = candidates(cleared)
+        other, there = _with_pairs(cleared, others, proposed(others, state.active), now, solve)
+        if _lacking(cleared, others, there, now) < _lacking(ground, asked, target, now):
+            asked, plan, target = others, other, there
     own = by_user(asked)
     state = _activated(replace(state, estimates=_learnt(asked, state.programs)), asked, target)
     plan = replace(
@@ -59,6 +66,36 @@ def _without_guests(state: State) -> State:
         return state
     active = {id_: without(t, t.nodes) if id_ in guests else t for id_, t in state.active.items()}
     return replace(state, active=active)
+
+
+def _lacking(state: State, asked: Sequence[Trainer], target: Allocation, now: float) -> frozenset[str]:
+    """The users that get nothing of a share that would do for one of their trainers."""
+    fair, own, portion = shares_now(state, asked, now), by_user(asked), Portion.of(state.settings, state.pool)
+    return frozenset(
+        user
+        for user, theirs in own.items()
+        if not any(target.get(t.id) for t in theirs)
+        and fair.get(user, 0) >= portion.needed(min(t.spec.n_min for t in theirs))
+    )
+
+
+def _cleared(state: State, asked: Sequence[Trainer], target: Allocation, now: float) -> State | None:
+    """The state in which no user is on more nodes than its share, where GPUs of a node are for one user at a
+    time and a user gets nothing as all nodes have others; None: there is no such user.
+
+    Counts alone do not see it: two trainers of one GPU each may be on two nodes.
+    """
+    portion = Portion.of(state.settings, state.pool)
+    if not portion.whole or not _lacking(state, asked, target, now):
+        return None
+    fair, active, off = shares_now(state, asked, now), dict(state.active), dict(state.kept_off)
+    for user, theirs in by_user(asked).items():
+        held = counts_of(NONE.union(*(t.nodes for t in theirs)))
+        most = sorted(held, key=lambda node: (-held[node], node))[: fair.get(user, 0)]
+        lost = frozenset(gpu for t in theirs for gpu in t.nodes if node_of(gpu) not in most)
+        off[user] = off.get(user, NONE) | lost
+        active |= {t.id: without(t, t.nodes & lost) for t in theirs if t.nodes & lost}
+    return replace(state, active=active, kept_off=off)
 
 
 def _with_pairs(
@@ -104,7 +141,8 @@ def _whole_plan(
     if len(own) > 1 and state.settings.user_shares:
         more: dict[str, int] = {}
         while user := _wants_more(state, question, own, target, more):  # of what others cannot use
-            more[user] = _unused(state, target) - _room(question, own[user], target)
+            portion = Portion.of(state.settings, state.pool)
+            more[user] = _unused(state, target, portion) - _room(question, own[user], target, portion)
             question = replace(question, caps=caps_of(state, asked, now, more))
             plan, target = planned(state, asked, question, groups, solve)
     return plan, target
@@ -133,13 +171,15 @@ def _wants_more(
 ) -> str:
     """The user that is owed most of those that can use no more of their shares, though they want nodes and
     some are left; "": none."""
-    left = _unused(state, target)
+    portion = Portion.of(state.settings, state.pool)
+    left = _unused(state, target, portion)
     if len(more) >= MOST_RAISED or not left:
         return ""
 
     def full(theirs: Sequence[Trainer]) -> bool:
-        room = _room(question, theirs, target)
-        return room <= 0 or any(not target.get(t.id) and room < t.spec.n_min <= left for t in theirs)
+        room = _room(question, theirs, target, portion)
+        none = [portion.needed(t.spec.n_min) for t in theirs if not target.get(t.id)]
+        return room <= 0 or any(room < least <= left for least in none)
 
     return max(
         (user for user, theirs in own.items() if user not in more and full(theirs)),
@@ -148,15 +188,15 @@ def _wants_more(
     )
 
 
-def _unused(state: State, target: Allocation) -> int:
-    """How many nodes nobody gets."""
-    return len(state.pool) - sum(map(len, target.values()))
+def _unused(state: State, target: Allocation, portion: Portion) -> int:
+    """How many portions nobody gets."""
+    return portion.used(state.pool) - portion.used(NONE.union(*target.values()))
 
 
-def _room(question: Problem, theirs: Sequence[Trainer], target: Allocation) -> int:
-    """How many nodes more a user's trainers may get within its cap."""
+def _room(question: Problem, theirs: Sequence[Trainer], target: Allocation, portion: Portion) -> int:
+    """How many portions more a user's trainers may get within its cap."""
     most = next((cap.n_max for cap in question.caps if any(t.id in cap.trainers for t in theirs)), 0)
-    return most - sum(len(target.get(t.id, ())) for t in theirs)
+    return portion.needed(most) - portion.used(NONE.union(*(target.get(t.id, NONE) for t in theirs)))
 
 
 def _entered(state: State, own: Mapping[str, Sequence[Trainer]], now: float) -> State:
@@ -164,8 +204,9 @@ def _entered(state: State, own: Mapping[str, Sequence[Trainer]], now: float) -> 
     weights = state.settings.user_shares
     if not weights:
         return state
-    shares = shares_of(len(state.pool), weights, own)
-    return replace(state, ledger=entered(state.ledger, shares, state.active.values(), now))
+    portion = Portion.of(state.settings, state.pool)
+    shares = shares_of(portion.used(state.pool), weights, own, portion)
+    return replace(state, ledger=entered(state.ledger, shares, state.active.values(), now, portion))
 
 
 def _planned(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,7 @@ from bftrainer.allocate import metric
 from bftrainer.engine import survival
 from bftrainer.engine.gpus.branches import GpuRoom, with_branches
 from bftrainer.engine.node_info import NodeGroups, grouped
-from bftrainer.engine.queueing.fair_shares import entitled
+from bftrainer.engine.queueing.fair_shares import EXACT, Portion, entitled
 from bftrainer.engine.state import State
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Candidate, Cap, NodeGroup, Problem
@@ -129,20 +130,18 @@ def weight_of(trainer: Trainer, settings: EngineSettings, now: float) -> float:
 def caps_of(
     state: State, trainers: tuple[Trainer, ...], now: float, more: Mapping[str, int] = NOTHING
 ) -> tuple[Cap, ...]:
-    """What users may hold together; of their shares, `more` than they are entitled to."""
+    """What users may hold together; of their shares, so many portions `more` than they are entitled to."""
     most = state.settings.user_max_nodes
     shares = state.settings.user_shares
     if most is None and not shares and not state.barred and not state.kept_off:
         return ()
-    own = by_user(trainers)
-    fair: dict[str, int] = {}
-    if shares:
-        fair = entitled(len(state.pool), shares, own, state.ledger, now)
+    own, portion = by_user(trainers), Portion.of(state.settings, state.pool)
+    fair = shares_now(state, trainers, now)
     caps = []
     for user, theirs in own.items():
         bounds = [] if most is None else [most]
         if user in fair:
-            bounds.append(fair[user] + more.get(user, 0))
+            bounds.append(math.floor((fair[user] + more.get(user, 0)) * portion.each + EXACT))
         if user in state.barred:  # it keeps what it runs on
             bounds.append(sum(len(t.members) for t in theirs))
         if off := state.kept_off.get(user, frozenset()) & state.pool:
@@ -150,6 +149,14 @@ def caps_of(
         if bounds:
             caps.append(Cap(trainers=frozenset(t.id for t in theirs), n_max=min(bounds)))
     return tuple(caps)
+
+
+def shares_now(state: State, trainers: Sequence[Trainer], now: float) -> dict[str, int]:
+    """User -> the most portions of the pool that its trainers may hold; empty where users have no shares."""
+    shares, portion = state.settings.user_shares, Portion.of(state.settings, state.pool)
+    if not shares:
+        return {}
+    return entitled(portion.used(state.pool), shares, by_user(trainers), state.ledger, now, portion)
 
 
 def by_user(trainers: Sequence[Trainer]) -> dict[str, list[Trainer]]:

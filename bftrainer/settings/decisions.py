@@ -38,7 +38,8 @@ class SharingSettings(Section):
             help="weights by which users share the pool while several want it, as user: weight; others: of "
             "all that are not named",
             more="`{ann: 2, others: 1}`, in the environment, too. `{others: 1}`: equal shares. What one user "
-            "cannot use goes to the others. `{}`: the objective alone decides.",
+            "cannot use goes to the others. `{}`: the objective alone decides. With `share: gpu` and "
+            "`share_nodes: no`, shares are whole nodes.",
             default_words="`{}`; `{others: 1}` with `mode: site`",
             live=True,
             commands=("replay",),
@@ -79,6 +80,12 @@ class SharingSettings(Section):
             return yaml.safe_load(shares)
         except yaml.YAMLError as error:
             raise ValueError("no YAML; write it like {ann: 2, others: 1}") from error
+
+    @field_validator("share_nodes", mode="before")
+    @classmethod
+    def _no_is_a_word(cls, given: object) -> object:
+        """Take `no` as YAML reads it."""
+        return "no" if given is False else given
 
     @model_validator(mode="after")
     def _whole_nodes_have_no_parts(self) -> SharingSettings:

@@ -12,6 +12,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bftrainer.allocate.place import counts_of
+from bftrainer.model.policy import EngineSettings, Share, ShareNodes
 from bftrainer.model.trainer import Trainer
 
 OTHERS = "others"
@@ -31,21 +33,53 @@ STEADY = 5.0
 users that come and go all the time leave it most of its time."""
 
 
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """In what the pool is shared out among users: in what it counts, nodes or GPUs. But where the GPUs of a
+    node are for one user at a time, in `whole` nodes, which have `each` GPUs on average: who has one GPU of a
+    node keeps others from all."""
+
+    each: float = 1.0
+    whole: bool = False
+
+    @classmethod
+    def of(cls, settings: EngineSettings, pool: frozenset[str]) -> Portion:
+        """Of this pool."""
+        if settings.share is Share.GPU and settings.share_nodes is ShareNodes.NO and pool:
+            return cls(len(pool) / len(counts_of(pool)), whole=True)
+        return cls()
+
+    def used(self, places: frozenset[str]) -> int:
+        """How many of them these nodes, or GPUs, are or are on."""
+        return len(counts_of(places)) if self.whole else len(places)
+
+    def needed(self, count: int) -> int:
+        """How many of them so many nodes or GPUs are."""
+        return math.ceil(count / self.each - EXACT)
+
+    def held(self, trainers: Sequence[Trainer]) -> int:
+        """How many of them trainers hold now: those that they have just lost are no reason to leave them
+        others. One on which two take turns counts once."""
+        return self.used(frozenset[str]().union(*(t.nodes for t in trainers)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """What users held beside their shares.
+    """What users held beside their shares. All counts are portions.
 
     Attributes:
         at: When nodes were shared out last (s).
         shares: User -> the nodes that it was entitled to since then, not rounded.
         held: User -> the nodes that it got then.
         owed: User -> node-seconds that it had too few up to then; below 0: too many.
+        portion: In what the pool was shared out.
     """
 
     at: float = 0.0
     shares: Mapping[str, float] = field(default_factory=dict)
     held: Mapping[str, int] = field(default_factory=dict)
     owed: Mapping[str, float] = field(default_factory=dict)
+    portion: Portion = Portion()
 
     @property
     def has_turns(self) -> bool:
@@ -74,10 +108,15 @@ def weight_of(user: str, weights: Mapping[str, float]) -> float:
 
 
 def shares_of(
-    pool: int, weights: Mapping[str, float], trainers: Mapping[str, Sequence[Trainer]]
+    pool: int,
+    weights: Mapping[str, float],
+    trainers: Mapping[str, Sequence[Trainer]],
+    portion: Portion = Portion(),
 ) -> dict[str, float]:
-    """User -> its part of the pool (nodes, not rounded); none gets more than its trainers could use."""
-    demand = {user: min(pool, sum(t.spec.n_max for t in own)) for user, own in trainers.items()}
+    """User -> its part of a pool of so many portions, not rounded; none gets more than its trainers could
+    use."""
+    most = {user: portion.needed(sum(t.spec.n_max for t in own)) for user, own in trainers.items()}
+    demand = {user: min(pool, own) for user, own in most.items()}
     return divided(pool, demand, {user: weight_of(user, weights) for user in trainers})
 
 
@@ -87,12 +126,13 @@ def entitled(
     trainers: Mapping[str, Sequence[Trainer]],
     ledger: Ledger,
     now: float,
+    portion: Portion = Portion(),
 ) -> dict[str, int]:
-    """User -> the most nodes that the user's trainers may hold together: the whole pool, divided up."""
-    shares = shares_of(pool, weights, trainers)
-    least = {user: min(t.spec.n_min for t in own) for user, own in trainers.items()}
+    """User -> the most portions that the user's trainers may hold together: the whole pool, divided up."""
+    shares = shares_of(pool, weights, trainers, portion)
+    least = {user: portion.needed(min(t.spec.n_min for t in own)) for user, own in trainers.items()}
     small = {user for user in shares if shares[user] < least[user] - EXACT}
-    owed, holds = ledger.owed_at(now), {user: _held(own) for user, own in trainers.items()}
+    owed, holds = ledger.owed_at(now), {user: portion.held(own) for user, own in trainers.items()}
     found, left = dict.fromkeys(shares, 0), pool
     for user in sorted(small, key=lambda user: (-_claim(user, 0, least, owed, holds), user)):
         in_turn = _claim(user, 0, least, owed, holds) >= 0 or len(small) == len(shares)
@@ -100,7 +140,7 @@ def entitled(
             found[user] = least[user]
             left -= least[user]
     large = {user: own for user, own in trainers.items() if user not in small}
-    return found | _rounded(shares_of(left, weights, large), owed, holds)
+    return found | _rounded(shares_of(left, weights, large, portion), owed, holds)
 
 
 def _rounded(
@@ -122,12 +162,6 @@ def _rounded(
     return whole
 
 
-def _held(trainers: Sequence[Trainer]) -> int:
-    """How many nodes trainers hold now: those that they have just lost are no reason to leave them others.
-    One on which two take turns counts once."""
-    return len(frozenset[str]().union(*(t.nodes for t in trainers)))
-
-
 def _claim(
     user: str, beside: int, nodes: Mapping[str, int], owed: Mapping[str, float], holds: Mapping[str, int]
 ) -> float:
@@ -139,11 +173,17 @@ def _claim(
 def claim_to_more(user: str, trainers: Sequence[Trainer], ledger: Ledger) -> float:
     """What the claim of a user with these trainers to nodes beyond its share is worth, in node-seconds, where
     others leave some."""
-    beyond = max(0.0, _held(trainers) - ledger.shares.get(user, 0.0))
+    beyond = max(0.0, ledger.portion.held(trainers) - ledger.shares.get(user, 0.0))
     return ledger.owed.get(user, 0.0) + STAYS_S * beyond
 
 
-def entered(ledger: Ledger, shares: Mapping[str, float], trainers: Iterable[Trainer], now: float) -> Ledger:
+def entered(
+    ledger: Ledger,
+    shares: Mapping[str, float],
+    trainers: Iterable[Trainer],
+    now: float,
+    portion: Portion = Portion(),
+) -> Ledger:
     """The ledger after nodes have been shared out to `trainers`. A user that wants none any more, and held
     more than its share, owes what the change of hands costs."""
     owed = ledger.owed_at(now)
@@ -154,8 +194,8 @@ def entered(ledger: Ledger, shares: Mapping[str, float], trainers: Iterable[Trai
     for trainer in trainers:
         if trainer.spec.user in own:
             own[trainer.spec.user].append(trainer)
-    held = {user: _held(theirs) for user, theirs in own.items()}
-    return Ledger(at=now, shares=shares, held=held, owed=owed)
+    held = {user: portion.held(theirs) for user, theirs in own.items()}
+    return Ledger(at=now, shares=shares, held=held, owed=owed, portion=portion)
 
 
 def divided(pool: float, demand: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:

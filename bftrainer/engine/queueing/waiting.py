@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from bftrainer.engine.queueing.fair_shares import Portion
 from bftrainer.engine.queueing.places import why_never
 from bftrainer.engine.state import State
+from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import NodeInfo
 from bftrainer.model.trainer import Trainer, TrainerSpec
 from bftrainer.performance.estimate import costs_of
@@ -29,6 +31,8 @@ class Shortage:
         held: How many nodes of each class each trainer holds, those that hold most first.
         taken: The nodes that somebody holds.
         of_users: How many nodes each user's trainers hold.
+        beside: How many free GPUs of each class are on nodes of each user's trainers, where GPUs of a node
+            are for one user at a time: others cannot have them.
     """
 
     state: State
@@ -37,6 +41,7 @@ class Shortage:
     held: tuple[tuple[Trainer, Mapping[str, int]], ...]
     taken: frozenset[str]
     of_users: Mapping[str, int]
+    beside: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, state: State) -> Shortage:
@@ -48,7 +53,14 @@ class Shortage:
         holders = sorted((t for t in state.active.values() if t.nodes), key=lambda t: (-len(t.nodes), t.id))
         taken = frozenset[str]().union(*(t.nodes for t in holders))
         user_of = {node: t.spec.user for t in holders for node in t.nodes}
-        of_users = Counter(user_of.values())
+        of_users, beside = Counter(user_of.values()), dict[str, Counter[str]]()
+        if Portion.of(state.settings, state.pool).whole:
+            there = {node_of(gpu): user for gpu, user in user_of.items()}
+            left: dict[str, set[str]] = {}
+            for gpu in state.pool - taken:
+                if (user := there.get(node_of(gpu))) is not None:
+                    left.setdefault(user, set()).add(gpu)
+            beside = {user: by_class(frozenset(own)) for user, own in left.items()}
         return cls(
             state=state,
             pool=by_class(state.pool),
@@ -56,6 +68,7 @@ class Shortage:
             held=tuple((t, by_class(t.nodes)) for t in holders),
             taken=taken,
             of_users=of_users,
+            beside=beside,
         )
 
     def why(self, trainer: Trainer, left: Callable[[Trainer], str] = lambda holder: "") -> str:
@@ -66,6 +79,8 @@ class Shortage:
         usable = self._usable(trainer.spec)
         free = self._most(trainer.spec)[1]
         needs = f"{self._needs(trainer.spec)}, {free:,} free"
+        if others := sum(self._beside_others(trainer.spec).values()):
+            needs += f" ({others:,} more on nodes of other users, share_nodes)"
         if free >= trainer.spec.n_min:
             slow = _after_comma(self._slow(trainer))
             return f"{needs}: the last plan gave it none{slow}, see bftrainer events"
@@ -168,11 +183,14 @@ class Shortage:
 
     def _share_used(self, spec: TrainerSpec) -> str:
         """That a user holds all of its share of the pool while other users want nodes; empty if not so."""
-        shares, own = self.state.ledger.shares, self.of_users.get(spec.user, 0)
-        share = shares.get(spec.user)
-        if share is None or len(shares) < 2 or own + spec.n_min < share + 1:  # it may be rounded up
+        ledger, portion = self.state.ledger, self.state.ledger.portion
+        own = portion.held([t for t, _ in self.held if t.spec.user == spec.user])
+        share = ledger.shares.get(spec.user)
+        least = portion.needed(spec.n_min)
+        if share is None or len(ledger.shares) < 2 or own + least < share + 1:  # it may be rounded up
             return ""
-        return f"its user holds {own:,} of a share of {share:.3g} {self.state.settings.unit}s (user_shares)"
+        unit = "node" if portion.whole else self.state.settings.unit
+        return f"its user holds {own:,} of a share of {share:.3g} {unit}s (user_shares)"
 
     def _counted(self, count: int) -> str:
         """So many nodes, or GPUs where these are shared out."""
@@ -192,7 +210,15 @@ class Shortage:
             if name in usable:
                 pool[name] -= 1
                 free[name] -= node not in self.taken
+        for name, count in self._beside_others(spec).items():
+            free[name] -= count
         return max(pool.values(), default=0), max(free.values(), default=0)
+
+    def _beside_others(self, spec: TrainerSpec) -> Counter[str]:
+        """How many free GPUs of each class that a trainer can use are on nodes of other users."""
+        others = (own for user, own in self.beside.items() if user != spec.user)
+        found = sum((Counter(own) for own in others), Counter[str]())
+        return Counter({name: found[name] for name in self._usable(spec) & found.keys()})
 
     def _usable(self, spec: TrainerSpec) -> frozenset[str]:
         """The classes of nodes in the pool that a trainer can use."""

@@ -9,6 +9,7 @@ import pytest
 
 from bftrainer.engine.due import PlansDue, due
 from bftrainer.engine.queueing.fair_shares import STEADY, TURN_S, divided
+from bftrainer.engine.queueing.waiting import Shortage
 from bftrainer.model.events import NodesChanged, PlanDue
 from bftrainer.model.gpus import gpus_of, node_of
 from bftrainer.model.policy import EngineSettings, Share, ShareNodes
@@ -275,3 +276,51 @@ def test_users_share_single_gpus_by_their_weights(share_nodes: str, max_parallel
         assert not theirs & {node_of(gpu) for gpu in world.trainer(99).nodes}
     world.end(99)
     assert sum(len(world.trainer(id_).nodes) for id_ in range(1, 30)) == 16, "what bob leaves is ann's"
+
+
+APART = EngineSettings(
+    share=Share.GPU, gpus_per_node=2, share_nodes=ShareNodes.NO, user_shares={"others": 1.0}, max_parallel=10
+)
+
+
+def nodes_of(world: World, *trainers: int) -> frozenset[str]:
+    return frozenset[str]().union(*(world.trainer(id_).nodes for id_ in trainers))
+
+
+def gpus(world: World, *nodes: str, each: int = 2) -> None:
+    world.take(NodesChanged(time=0.0, joined=frozenset(gpu for node in nodes for gpu in gpus_of(node, each))))
+
+
+def test_a_user_that_can_be_beside_nobody_has_its_turn_of_the_nodes() -> None:
+    """By count, 3 and 1 of 4 GPUs are shares that everybody can have."""
+    world = World(APART)
+    gpus(world, "a", "b")
+    world.submit(1, user="ann", gpus=True, n_min=3, n_max=3)
+    world.submit(2, user="bob", gpus=True, n_max=1)
+    waits = Shortage.of(world.state)
+    assert waits.why(world.trainer(2)) == (
+        "needs 1 GPU, 0 free (1 more on nodes of other users, share_nodes): held by a trainer of another user"
+    )
+    assert waits.remedy(world.trainer(2)).startswith("another trainer ends or gives up 1 GPU")
+    had = Counter[int]()
+    for _ in range(40):
+        world.now += TURN_S
+        world.take(PlanDue(time=0.0))
+        had.update(id_ for id_ in (1, 2) if nodes_of(world, id_))
+        assert len(nodes_of(world, 1)) in (0, 3)
+    assert 15 <= had[1] <= 25 and 15 <= had[2] <= 25
+    assert due(world.state, world.now) is not None, "and there is a next turn"
+
+
+def test_a_user_whose_trainers_are_on_all_nodes_gives_up_those_beyond_its_share() -> None:
+    world = World(APART)
+    gpus(world, "a", "b")
+    for id_ in range(1, 5):
+        world.submit(id_, user="ann", gpus=True, n_max=1, rate=1.0 + id_ % 2)
+    assert len({*map(node_of, nodes_of(world, 1, 3))}) == 2, "those that are worth most are on both"
+    world.submit(9, user="bob", gpus=True, n_max=2, rate=0.1)
+    world.now += TURN_S
+    world.take(PlanDue(time=0.0))
+    assert len(nodes_of(world, 9)) == 2
+    assert len(nodes_of(world, 1, 2, 3, 4)) == 2
+    assert len({*map(node_of, nodes_of(world, 1, 2, 3, 4))}) == 1

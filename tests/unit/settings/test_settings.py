@@ -69,6 +69,11 @@ def test_the_default_file_is_read_where_there_is_one(nowhere: dict[str, str]) ->
     assert load({}, file=other, environ=nowhere).allocator == "auto"  # one file, not both
 
 
+def test_a_file_may_say_no_without_quotes(nowhere: dict[str, str]) -> None:
+    write(Path(nowhere["XDG_CONFIG_HOME"]) / "bftrainer" / "config.yaml", "share_nodes: no\n")
+    assert load({}, environ=nowhere).share_nodes == "no"
+
+
 def test_a_sites_file_stands_below_the_users_own(tmp_path: Path, nowhere: dict[str, str]) -> None:
     site = write(tmp_path / "site.yaml", "server: login1:4711\npoll_s: 3\n")
     environ = {**nowhere, "BFTRAINER_SITE_CONFIG": str(site)}
