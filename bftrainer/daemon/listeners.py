@@ -104,7 +104,8 @@ class Listeners:
             named=callers.named,
         )
         if settings.listen_users:
-            await _serve(stack, users(), bind(settings.listen_users, "listen_users"), places)
+            at = bind(settings.listen_users, "listen_users")
+            await _serve(stack, users(), at, places, named=callers.named)
 
     async def _to_agents(self, stack: AsyncExitStack, settings: Settings, room: DescriptorShare) -> None:
         app = agents_application(self.hub)
@@ -124,12 +125,12 @@ class Listeners:
         """Every user of this machine can read a port of loopback: names show only where settings allow it."""
         if settings.metrics_port is None:
             return
-        reader = self._callers().known(os.geteuid()) if settings.metrics_trainers else NOBODY
-        each = METRICS_CONNECTIONS
-        places = self._admission(lambda now: HttpLimits(each, each, now.max_requests_per_second, REQUEST_S))
-        await _serve(
-            stack, metrics_application(self.service, reader), bind_loopback(settings.metrics_port), places
-        )
+        callers = self._callers()
+        reader = callers.known(os.geteuid()) if settings.metrics_trainers else NOBODY
+        total, each = METRICS_CONNECTIONS, METRICS_CONNECTIONS // 2
+        places = self._admission(lambda now: HttpLimits(total, each, now.max_requests_per_second, REQUEST_S))
+        app, at = metrics_application(self.service, reader), bind_loopback(settings.metrics_port)
+        await _serve(stack, app, at, places, named=callers.named)
 
     def _admission(self, bounds: Callable[[Settings], HttpLimits]) -> Admission:
         places = Admission(

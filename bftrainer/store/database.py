@@ -32,6 +32,8 @@ REMEDIES = {
     "readonly": "the daemon's user must be able to write the file, and its folder",
     "unable to open": "the daemon's user must be able to read and write it, and its folder",
     "locked": "another process uses it; fuser names it",
+    "disk I/O error": "its disk is full, or fails: free some space there, and start the daemon again",
+    "disk is full": "free some space there, and start the daemon again",
     "too big": "bftrainer writes no value of that size: restore the file from a backup, or mend it",
 }
 """What to do about what SQLite says."""

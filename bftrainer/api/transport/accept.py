@@ -12,11 +12,13 @@ import socket as socket_
 import struct
 import time
 from collections.abc import Callable
+from typing import Any
 
 from aiohttp import web
 
 from bftrainer.api.transport.admission import Admission, BusyError, ConnectionPlace, Owner
 from bftrainer.api.transport.connection import Connection, answer_without_request, one_request
+from bftrainer.api.transport.local_users import local_uid
 from bftrainer.api.transport.sockets import PORTION, ClientSocket, briefly, client_of
 
 TURN_S = 0.003
@@ -34,7 +36,7 @@ LINGERING = 32
 IPV6_SITE = 64
 """An IPv6 client has a whole network of addresses: its first so many bits count as one address."""
 LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
-"""So has a client on this machine."""
+"""So has a client on this machine whose user is not known."""
 SUBORDINATE = 1 << 16
 """A user has so many subordinate numbers (/etc/subuid), as each of which it can connect: numbers without a
 name count together, by so many in a row. None is below that: those are people's and services'."""
@@ -97,7 +99,7 @@ class Listener:
             accepted += 1
             admitted += self._admit(client_of(connection, self._portion), address)
 
-    def _admit(self, client: ClientSocket, address: object) -> bool:
+    def _admit(self, client: ClientSocket, address: Any) -> bool:
         """Serve a connection, or close it; whether it is served."""
         client.setblocking(False)
         try:
@@ -149,20 +151,21 @@ class Listener:
         self._admission.failed(f"cannot accept connections: {error.strerror}")
 
 
-def owner_of(client: socket_.socket, address: object, named: Callable[[int], bool]) -> Owner:
-    """To whom a connection is counted: to the user at the other end of a Unix socket, as the kernel says,
-    if that is no subordinate number of another; over TCP to the address.
+def owner_of(client: socket_.socket, address: Any, named: Callable[[int], bool]) -> Owner:
+    """To whom a connection is counted: to the user at the other end of a Unix socket, or of a connection on
+    this machine, as the kernel says, if that is no subordinate number of another; else to the address.
 
     Raises:
         OSError: the client is gone.
     """
-    if client.family == socket_.AF_UNIX:
-        uid = peer_uid(client)
+    unix = client.family == socket_.AF_UNIX
+    uid = peer_uid(client) if unix else local_uid(client, address[:2])
+    if uid is not None:
         if uid < SUBORDINATE or named(uid):
             return "user", uid
         first = uid - uid % SUBORDINATE
         return "unnamed", f"uids {first} to {first + SUBORDINATE - 1}"
-    host = ipaddress.ip_address(address[0].partition("%")[0])  # type: ignore[index]  # (host, port, ...)
+    host = ipaddress.ip_address(address[0].partition("%")[0])  # (host, port, ...)
     host = getattr(host, "ipv4_mapped", None) or host
     if isinstance(host, ipaddress.IPv6Address):
         return "address", str(ipaddress.ip_network((host, IPV6_SITE), strict=False))

@@ -8,6 +8,8 @@ import json
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -338,6 +340,17 @@ def test_a_file_that_is_taken_away_or_replaced_is_not_written_to_nowhere(tmp_pat
     store.put("key", "after")
     assert store.get("key") == "after"
     store.close()
+
+
+def test_a_start_on_a_full_disk_says_what_to_do(tmp_path: Path) -> None:
+    """A bound on files' sizes stands in for the disk: SQLite says the same of both."""
+    code = (
+        "import resource, sys; from pathlib import Path; from bftrainer.store.sql import SqlStore\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); SqlStore(Path(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", code, tmp_path / "a.db"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "free some space there, and start the daemon again" in done.stderr.splitlines()[-1], done.stderr
 
 
 @pytest.fixture
