@@ -33,6 +33,7 @@ html_theme = "furo"
 html_title = f"bftrainer {release}"
 html_show_sourcelink = False
 html_copy_source = False
+html_search_scorer = str(Path(__file__).with_name("search_scorer.js"))
 copybutton_prompt_text = r"\$ "
 copybutton_prompt_is_regexp = True
 
