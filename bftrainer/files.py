@@ -79,9 +79,9 @@ def held(folder: Path, *, own: bool = False) -> Iterator[Path]:
     """Open a folder, made where it is missing, and yield a path that leads to it until the end, whatever
     others exchange meanwhile on the way to it.
 
-    Others may write to folders on that way. A link of another user is followed only out of a folder to which
-    that user alone may write. `own`: the folder is to be no link and this user's, made for it alone, in a
-    folder of this user or of root.
+    Others may write to folders on that way. From the first such one on only links of this user and of root
+    are followed, as others may have put there what lies there; before it also those of a folder's owner.
+    `own`: the folder is to be no link and this user's, made for it alone, in a folder of this user or root.
 
     Raises:
         OSError: it cannot be opened or made, or it is not this user's; a `PermissionError` names such a link.
@@ -112,14 +112,15 @@ def _own(path: Path) -> int:
 
 def _opened(path: Path, mode: int = 0o777) -> int:
     """A descriptor of a folder. `mode`: of those that are made."""
-    names, links, here = list(path.parts), 0, os.open("/", _WAY)
+    names, links, here, shared = list(path.parts), 0, os.open("/", _WAY), False
     try:
         while names:
             name = names.pop(0)
+            shared |= bool(os.fstat(here).st_mode & _OTHERS_WRITE)
             try:
                 below = _entered(here, name, mode)
             except NotADirectoryError:
-                names = [*Path(_target(here, name)).parts, *names]
+                names = [*Path(_target(here, name, shared=shared)).parts, *names]
                 links += 1
                 if links > MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
@@ -143,15 +144,15 @@ def _entered(here: int, name: str, mode: int) -> int:
     return os.open(name, _WAY, dir_fd=here)
 
 
-def _target(here: int, name: str) -> str:
-    """What a link leads to that lies in a folder."""
+def _target(here: int, name: str, *, shared: bool) -> str:
+    """What a link leads to that lies in a folder; `shared`: others may write to it, or to one above."""
     link = os.open(name, _LINK, dir_fd=here)
     try:
-        found, above = os.fstat(link), os.fstat(here)
+        found = os.fstat(link)
         if not stat.S_ISLNK(found.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        is_its_owners_alone = above.st_uid == found.st_uid and not above.st_mode & _OTHERS_WRITE
-        if found.st_uid not in {0, os.geteuid()} and not is_its_owners_alone:
+        is_its_owners = not shared and found.st_uid == os.fstat(here).st_uid
+        if found.st_uid not in {0, os.geteuid()} and not is_its_owners:
             why = f"{name!r} on the way is a link that belongs to another user; name what it leads to"
             raise PermissionError(errno.EPERM, why)
         return os.readlink("", dir_fd=link)

@@ -6,6 +6,7 @@ Only what the page needs is passed on: each path is one of a list, and numbers i
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,19 @@ from bftrainer import worker_output
 from bftrainer.api.client import Client
 from bftrainer.api.listing import LEFT_OUT, NEXT, WAITING_LEFT_OUT
 from bftrainer.web.access import HEADERS, Access, NotLetInError
+from bftrainer.web.shared_feed import PIECE, SharedFeed, told
 
-STREAMS = 12
-"""Pages that follow the feed at once: the daemon has 16 streams for one user."""
+READERS = 200
+"""So many pages follow the feed at once."""
 TAKEN_S = 60.0
 """A browser that takes nothing for so long (s) is cut off."""
-PIECE = 64 * 1024
+JSON = "application/json"
 LINES = 200
 """So many last lines of each node's output are shown at first."""
 MOST_QUERY = 20
 MOST_DIGITS = 16
 ASKED = (
-    *("feed", "trainers", "status", "studies", "admin/impact", "events", "pauses", "reports"),
+    *("trainers", "status", "studies", "admin/impact", "events", "pauses", "reports"),
     *(r"trainers/{id:[0-9]{1,18}}", r"studies/{id:[0-9]{1,18}}"),
 )
 """The paths under /v1 that the page may ask."""
@@ -36,11 +38,12 @@ class Relay:
     """Asks the daemon for the page; without `orders`, nothing is changed and no output is read."""
 
     def __init__(self, client: Client, access: Access, *, orders: bool) -> None:
-        self._client, self._access, self._orders, self._streams = client, access, orders, 0
+        self._client, self._access, self._orders = client, access, orders
+        self._feed, self._readers = SharedFeed(client), 0
 
     def table(self) -> list[web.RouteDef]:
         """Return the routes."""
-        routes = [web.get(f"/v1/{path}", self.ask) for path in ASKED]
+        routes = [web.get("/v1/feed", self.follow), *(web.get(f"/v1/{path}", self.ask) for path in ASKED)]
         if self._orders:
             routes += [
                 web.delete(r"/v1/trainers/{id:[0-9]{1,18}}", self.ask),
@@ -52,36 +55,31 @@ class Relay:
     async def ask(self, request: web.Request) -> web.StreamResponse:
         """Pass a request on, and its answer back."""
         self._access.check_session(request)
-        follows = request.path == "/v1/feed"
-        if follows and self._streams >= STREAMS:
-            raise NotLetInError(f"{STREAMS} pages are open, the most here; close one", 429)
-        self._streams += follows
-        try:
-            return await self._passed(request)
-        finally:
-            self._streams -= follows
-
-    async def _passed(self, request: web.Request) -> web.StreamResponse:
         path = request.path.removeprefix("/v1/")
         query = dict(list(request.query.items())[:MOST_QUERY])
         async with self._client.stream(request.method, path, query, await request.read()) as answer:
             kept = (NEXT, LEFT_OUT, WAITING_LEFT_OUT)
             headers = {name: answer.headers[name] for name in kept if name in answer.headers}
-            content = {"Content-Type": answer.headers.get("Content-Type", "application/json")}
+            content = {"Content-Type": answer.headers.get("Content-Type", JSON)}
             response = web.StreamResponse(status=answer.status, headers=HEADERS | headers | content)
-            response.force_close()
-            try:
-                async with asyncio.timeout(TAKEN_S):
-                    await response.prepare(request)
-                async for piece in answer.content.iter_chunked(PIECE):
-                    async with asyncio.timeout(TAKEN_S):
-                        await response.write(piece)
-                async with asyncio.timeout(TAKEN_S):
-                    await response.write_eof()
-            except TimeoutError:
-                if request.transport is not None:
-                    request.transport.abort()
-            return response
+            return await _sent(request, response, answer.content.iter_chunked(PIECE))
+
+    async def follow(self, request: web.Request) -> web.StreamResponse:
+        """Pass the daemon's feed on."""
+        self._access.check_session(request)
+        if self._readers >= READERS:
+            raise NotLetInError(f"{READERS} pages are open, the most here; close one", 429)
+        log = self._feed.join()
+        self._readers += 1
+        try:
+            while not (log.pieces or log.ended):
+                await log.news.wait()
+            content = {"Content-Type": "text/event-stream" if log.status == 200 else JSON}
+            response = web.StreamResponse(status=log.status or 503, headers=HEADERS | content)
+            return await _sent(request, response, told(log))
+        finally:
+            self._readers -= 1
+            self._feed.leave(log)
 
     async def logs(self, request: web.Request) -> web.Response:
         """Return the last lines that a trainer's workers printed, or what came after `ends` (node=offset)."""
@@ -97,6 +95,27 @@ class Relay:
         ends = {name: int(value) for name, value in known if len(value) < MOST_DIGITS}
         found = await asyncio.to_thread(_output, shown, ends)
         return web.json_response(found)
+
+
+async def _sent(
+    request: web.Request, response: web.StreamResponse, pieces: AsyncIterator[bytes]
+) -> web.StreamResponse:
+    """Send an answer; a browser that takes nothing for `TAKEN_S` is cut off."""
+    response.force_close()
+    try:
+        first = await anext(pieces, b"")  # what fails here has an answer of its own
+        async with asyncio.timeout(TAKEN_S):
+            await response.prepare(request)
+            await response.write(first)
+        async for piece in pieces:
+            async with asyncio.timeout(TAKEN_S):
+                await response.write(piece)
+        async with asyncio.timeout(TAKEN_S):
+            await response.write_eof()
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+    return response
 
 
 def _output(shown: dict[str, Any], ends: dict[str, int]) -> dict[str, dict[str, object]]:

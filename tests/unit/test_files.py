@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer import files
 from bftrainer.files import held, open_regular, read_text
 
 
@@ -62,7 +63,6 @@ def test_what_is_no_folder_is_not_held_and_nothing_stays_open(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("owner", "mode", "link", "is_followed"),
     [
-        (65534, 0o755, 65534, True),  # who alone may write there could as well move what it leads to
         (65534, 0o777, 65534, False),
         (65534, 0o775, 65534, False),
         (65534, 0o1777, 65534, False),
@@ -74,6 +74,7 @@ def test_what_is_no_folder_is_not_held_and_nothing_stays_open(tmp_path: Path) ->
 def test_links_of_other_users_are_followed_only_where_nobody_else_may_make_them(
     tmp_path: Path, owner: int, mode: int, link: int, is_followed: bool
 ) -> None:
+    """The folder of the tests is below /tmp, where everybody may write."""
     shared, private = tmp_path / "shared", tmp_path / "private"
     shared.mkdir()
     private.mkdir()
@@ -87,3 +88,32 @@ def test_links_of_other_users_are_followed_only_where_nobody_else_may_make_them(
     except PermissionError as error:
         assert "a link that belongs to another user" in str(error)
     assert (private / "folder").is_dir() == is_followed
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give links away")
+def test_no_link_is_followed_out_of_a_folder_that_a_stranger_may_have_put_there(tmp_path: Path) -> None:
+    """In one with a sticky bit, such as /scratch, anybody makes folders that are then theirs alone."""
+    shared, private = tmp_path / "shared", tmp_path / "private"
+    (shared / "theirs").mkdir(parents=True)
+    (shared / "theirs" / "run").symlink_to(private)
+    for path in (shared / "theirs" / "run", shared / "theirs"):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    shared.chmod(0o1777)
+    with pytest.raises(PermissionError, match="another user"), held(shared / "theirs" / "run"):
+        pass
+    assert not private.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give links away")
+def test_a_link_is_followed_out_of_its_owners_folder_where_others_write_nowhere_on_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who owns the folder could as well move what the link leads to."""
+    monkeypatch.setattr(files, "_OTHERS_WRITE", 0)  # /tmp is such a folder
+    theirs, place = tmp_path / "theirs", tmp_path / "place"
+    theirs.mkdir()
+    (theirs / "data").symlink_to(place)
+    for path in (theirs / "data", theirs):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    with held(theirs / "data"):
+        assert place.is_dir()

@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from bftrainer.web import relay, shared_feed
 from bftrainer.web.access import HEADERS, Access
 from bftrainer.web.pages import files
-from bftrainer.web.relay import STREAMS
 from bftrainer.web.server import application, hosts_of
 from tests.support.serving import serving
 
@@ -167,24 +167,100 @@ def test_in_public_everybody_may_look_and_nobody_order() -> None:
     story(tell, public=True)
 
 
-def test_so_many_pages_follow_and_places_become_free_again() -> None:
+def test_all_pages_follow_over_one_stream_and_places_become_free_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a few readers take all that one user may have."""
+    monkeypatch.setattr(relay, "READERS", 30)
+
     async def tell(page: Page) -> None:
-        await page.enter()
         page.daemon.stays = True
-        streams = [asyncio.create_task(page.ask("/v1/feed")) for _ in range(STREAMS)]
-        while len(page.daemon.paths) < STREAMS:
-            await asyncio.sleep(0.01)
-        status, told = await page.ask("/v1/feed")
-        assert (status, told["error"]) == (429, "12 pages are open, the most here; close one")
-        assert (await page.ask("/v1/feed", Host="evil.org"))[0] == 421
-        for stream in streams:
-            stream.cancel()
-        await asyncio.wait(streams)
+        pages = [asyncio.create_task(page.ask("/v1/feed")) for _ in range(31)]
+        (refused,), others = await asyncio.wait(pages, return_when=asyncio.FIRST_COMPLETED)
+        assert (await refused)[0] == 429
+        assert page.daemon.paths == ["GET feed {} "]
+        for one in others:
+            one.cancel()
+        await asyncio.wait(others)
         page.daemon.stays = False
-        while (await page.ask("/v1/feed"))[0] != 200:
+        while (await page.ask("/v1/feed")) != (200, "feed"):
             await asyncio.sleep(0.01)
 
-    story(tell)
+    story(tell, public=True)
+
+
+def test_a_page_that_comes_later_is_told_what_came_before() -> None:
+    async def run() -> None:
+        daemon = Spoken()
+        feed = shared_feed.SharedFeed(daemon)  # type: ignore[arg-type]
+        early = Reader(feed)
+        await daemon.say(b"event: state\ndata: {}\n", b"\nevent: change\ndata: 1\n\n")
+        late = Reader(feed)
+        await daemon.say(b"event: change\ndata: 2\n\n")
+        for reader in (early, late):
+            await reader.until(b"data: 2\n\n")
+        assert early.heard == late.heard and len(daemon.streams) == 1
+        await daemon.say(b"x" * (shared_feed.SPARE + 1))
+        await early.until(b"xx")
+        assert late.log is early.log
+        anew = Reader(feed)
+        while len(daemon.streams) < 2:  # less to read than all that was told
+            await asyncio.sleep(0.01)
+        await daemon.say(b"event: state")
+        await anew.until(b"event: state")
+        for reader in (early, late, anew):
+            reader.task.cancel()
+        await asyncio.wait([early.task, late.task, anew.task])
+        while daemon.streams:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+class Spoken:
+    """A daemon whose newest stream tells what it is given."""
+
+    def __init__(self) -> None:
+        self.streams: list[asyncio.Queue[bytes]] = []
+
+    async def say(self, *pieces: bytes) -> None:
+        while not self.streams or self.streams[-1].qsize():
+            await asyncio.sleep(0.01)
+        for piece in pieces:
+            self.streams[-1].put_nowait(piece)
+
+    @asynccontextmanager
+    async def stream(self, method: str, path: str, query: dict[str, str]) -> AsyncIterator[Any]:
+        said = asyncio.Queue[bytes]()
+        self.streams.append(said)
+
+        async def pieces(size: int) -> AsyncIterator[bytes]:
+            while True:
+                yield await said.get()
+
+        try:
+            yield SimpleNamespace(status=200, content=SimpleNamespace(iter_chunked=pieces))
+        finally:
+            self.streams.remove(said)
+
+
+class Reader:
+    """A page that follows, and what it has heard."""
+
+    def __init__(self, feed: shared_feed.SharedFeed) -> None:
+        self.heard, self.feed, self.log = b"", feed, feed.join()
+        self.task = asyncio.create_task(self.read())
+
+    async def read(self) -> None:
+        try:
+            async for piece in shared_feed.told(self.log):
+                self.heard += piece
+        finally:
+            self.feed.leave(self.log)
+
+    async def until(self, words: bytes) -> None:
+        while not self.heard.endswith(words) and words not in self.heard:
+            await asyncio.sleep(0.01)
 
 
 def test_a_record_is_shown_without_a_daemon() -> None:
