@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 import torch
 
-from bftrainer.files import held
+from bftrainer.files import held, read_text
 from bftrainer.messages.state import CHECKPOINTS_UNREADABLE
 
 log = logging.getLogger(__name__)
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 KEEP = 2
 TRAINER = ".trainer.json"
 """Says whose a folder is now, and the highest generation that was there before it."""
+MOST_KB = 4
+"""It has no more: others may have put something else there, where they may write."""
 _NAME = re.compile(r"g(\d+)-s(\d+)\.pt")
 
 
@@ -179,7 +181,7 @@ def _numbers(path: Path) -> tuple[int, int]:
 def _base_of(mark: Path, trainer: str) -> int | None:
     """What a trainer's generations are counted from in a directory that is its own; None: it is not."""
     try:
-        said = json.loads(mark.read_text())
+        said = json.loads(read_text(mark, MOST_KB))
         return int(said["base"]) if said["trainer"] == trainer else None
     except (FileNotFoundError, ValueError, KeyError, TypeError):  # none, or nothing that we have written
         return None

@@ -75,6 +75,22 @@ def test_a_folder_that_others_exchange_meanwhile_leads_to_no_other_folder(
     assert [path.name for path in (tmp_path / "before").glob("g*")] == ["g00000002-s000000000007.pt"]
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device", "large"])
+def test_what_others_put_in_the_place_of_the_mark_is_told_and_nothing_waits_for_it(
+    tmp_path: Path, kind: str
+) -> None:
+    mark = tmp_path / ".trainer.json"
+    if kind == "pipe":
+        os.mkfifo(mark)
+    elif kind == "device":
+        mark.symlink_to("/dev/zero")
+    else:
+        mark.write_text(" " * 5_000)
+    checkpoints = Checkpoints(str(tmp_path))
+    assert not checkpoints.save(snapshot(1), 1)
+    assert "regular file" in checkpoints.error or "4 kB" in checkpoints.error
+
+
 def test_links_of_others_in_the_folder_lead_to_no_other_file(tmp_path: Path) -> None:
     """Whoever may write to the folder of a spec can put a link there under the name of what comes next."""
     folder, other = tmp_path / "shared", tmp_path / "notes"
