@@ -5,21 +5,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from bftrainer.files import held
+
+log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 MAX_PASSES = 20
+COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -59,7 +67,24 @@ class Program:
     def environment(self) -> dict[str, str]:
         """The environment that the command gets, with this interpreter first on its PATH."""
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-        return {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **self.env}
+        ours = {"PATH": path, "PYTHONUNBUFFERED": "1"}
+        if COMPILED not in os.environ:
+            ours[COMPILED] = compiled_folder()
+        return {**os.environ, **ours, **self.env}
+
+
+@cache
+def compiled_folder() -> str:
+    """The folder on this node for what PyTorch compiles for this user, which no other user may write to.
+    PyTorch itself takes /tmp/torchinductor_USER, whoever has made it, and runs what it finds there."""
+    folder = Path(tempfile.gettempdir(), f"bftrainer-compiled-{os.geteuid()}")
+    try:
+        with held(folder, own=True):
+            return str(folder)
+    except OSError as error:
+        other = tempfile.mkdtemp(prefix="bftrainer-compiled-")
+        log.warning("what PyTorch compiles is kept in %s: %s", other, error)
+        return other
 
 
 def close_to_tracers() -> None:

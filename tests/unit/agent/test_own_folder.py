@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bftrainer.agent.agent import Agent
 from bftrainer.agent.files.logs import FolderError, open_log
-from bftrainer.agent.process import Program
+from bftrainer.agent.process import COMPILED, Program, compiled_folder
 from bftrainer.agent.warm import WarmPool
 from bftrainer.agent.worker import WorkerProcess
 from bftrainer.files import held
@@ -133,3 +135,33 @@ def test_a_trainer_without_its_folder_has_failed_itself_and_is_told_why(tmp_path
     ((code, reason),) = told
     assert code == 127, "no signal from outside, so its program is to blame"
     assert reason.startswith(f"no log can be written at {tmp_path}/.bftrainer") and "workdir" in reason
+
+
+@pytest.fixture
+def anew() -> Iterator[None]:
+    compiled_folder.cache_clear()
+    yield
+    compiled_folder.cache_clear()
+
+
+@pytest.mark.usefixtures("anew")
+@pytest.mark.parametrize(
+    "theirs", [False, pytest.param(True, marks=pytest.mark.skipif(os.geteuid() != 0, reason="root"))]
+)
+def test_what_pytorch_compiles_lies_where_no_other_user_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, theirs: bool
+) -> None:
+    """Whoever makes its folder in /tmp first can exchange what it runs."""
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv(COMPILED, raising=False)
+    usual = tmp_path / f"bftrainer-compiled-{os.geteuid()}"
+    if theirs:
+        usual.mkdir(mode=0o777)
+        os.chown(usual, 65534, 65534)
+    folder = Path(Program(command=("a",), workdir=".", env={}).environment()[COMPILED])
+    assert (folder == usual) is not theirs
+    assert folder.parent == tmp_path and folder.stat().st_mode & 0o777 == 0o700
+    assert folder.stat().st_uid == os.geteuid()
+    chosen = Program(command=("a",), workdir=".", env={COMPILED: "mine"})
+    assert chosen.environment()[COMPILED] == "mine"
