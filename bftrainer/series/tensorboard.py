@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,10 +32,15 @@ def export(points: Sequence[Point], folder: Path) -> int:
             f"--tensorboard needs the package tensorboard ({error}): pip install tensorboard"
         ) from error
     shown = lasting(points)
-    partial = folder / f".events{SUFFIX}.partial"
+    partial = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with contextlib.closing(RecordWriter(partial.open("wb"))) as file:
+        fd, name = tempfile.mkstemp(
+            prefix=".events", suffix=SUFFIX, dir=folder
+        )  # others may write there, too
+        partial = Path(name)
+        os.fchmod(fd, 0o644)
+        with contextlib.closing(RecordWriter(os.fdopen(fd, "wb"))) as file:
             file.write(Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
             for point in shown:
                 values = [Summary.Value(tag=tag, simple_value=value) for tag, value in _values(point)]
@@ -46,7 +53,8 @@ def export(points: Sequence[Point], folder: Path) -> int:
                 path.unlink(missing_ok=True)
     except OSError as error:
         with contextlib.suppress(OSError):  # what cannot be written may not be removable either
-            partial.unlink()
+            if partial is not None:
+                partial.unlink()
         raise BftrainerError(f"--tensorboard {folder}: {error.strerror or error}") from error
     return len(shown)
 

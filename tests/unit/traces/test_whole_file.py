@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,30 @@ def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no regular file"), whole_file(pipe):
         pass
     assert not pipe.is_file() and list(tmp_path.iterdir()) == [tmp_path / "pipe"]
+
+
+@pytest.mark.parametrize("exchange", ["link", "folder"])
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
+def test_what_others_put_in_the_place_of_the_draft_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: str
+) -> None:
+    private, made = tmp_path / "private", tempfile.mkdtemp
+    private.mkdir()
+    (private / "out.csv").write_text("mine")
+
+    def exchanged(**given: object) -> str:
+        folder = Path(made(**given))  # type: ignore[call-overload]
+        folder.rename(tmp_path / "before")
+        if exchange == "link":
+            folder.symlink_to(private)
+        else:
+            folder.mkdir()
+            (folder / "out.csv").symlink_to(private / "out.csv")
+        os.chown(folder, 65534, 65534, follow_symlinks=False)
+        return str(folder)
+
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(tempfile, "mkdtemp", exchanged)
+    with pytest.raises(PermissionError, match="another user"), whole_file(tmp_path / "out.csv") as draft:
+        draft.write_text("x")
+    assert (private / "out.csv").read_text() == "mine"

@@ -44,6 +44,7 @@ from bftrainer.elastic.frameworks.replica_check import SameWeights
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.rng import reseed_here
 from bftrainer.elastic.process.warnings import begun, note, note_warning
+from bftrainer.elastic.state.checkpoint import new_file
 from bftrainer.messages.huggingface import (
     JIT_CHECKPOINT,
     NOT_IN_TRAINER,
@@ -214,7 +215,8 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             mark |= {"order": self._order, "loss": loss}
             mark |= noted(state, is_stopped=control.should_training_stop and not self._complete)
             partial = folder / f".{WHOLE}"
-            partial.write_text(json.dumps(mark))
+            with new_file(partial) as file:
+                file.write(json.dumps(mark).encode())
             partial.replace(folder / WHOLE)
             _prune(Path(self.output_dir), state.best_model_checkpoint)
         self._ours = False
