@@ -93,6 +93,12 @@ def held(folder: Path, *, own: bool = False) -> Iterator[Path]:
         os.close(fd)
 
 
+def is_among(folder: str, own: str) -> bool:
+    """Whether a folder is among those that are made for trainers, of which a trainer's `own` is one ("": it
+    has none). These are this user's alone."""
+    return bool(own) and Path(folder).is_relative_to(Path(own).parent)
+
+
 def _own(path: Path) -> int:
     above = _opened(path.parent, 0o755)
     try:

@@ -189,7 +189,7 @@ class NodeSettings(Section):
         Setting(
             help="folder of trainers' logs and checkpoints: relative to a trainer's workdir, or absolute; "
             "{user} is the user who submitted it",
-            more="Such as `/scratch/{user}/bftrainer`.",
+            more="Such as `/scratch/{user}/bftrainer`, where root makes each user's folder.",
         ),
     ] = ".bftrainer"
 

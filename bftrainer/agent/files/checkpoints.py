@@ -48,11 +48,12 @@ class _Taken:
 class CheckpointWriter:
     """Writes the snapshots of one worker into `folder`, one after the other. `written` is told of each.
 
-    `deadline`: until when it may write, by `time.monotonic`; what is not whole then is given up.
+    `own`: the folder is to be this user's alone. `deadline`: until when it may write, by `time.monotonic`;
+    what is not whole then is given up.
     """
 
-    def __init__(self, folder: Path, written: Callable[[Message], None]) -> None:
-        self._folder, self._written = folder, written
+    def __init__(self, folder: Path, written: Callable[[Message], None], *, own: bool = False) -> None:
+        self._folder, self._written, self._own = folder, written, own
         self.slots = _shared_memory()
         """Descriptors of the memory, for the worker."""
         self.deadline = math.inf
@@ -107,7 +108,8 @@ class CheckpointWriter:
         while (snapshot := self._next) is not None:
             self._next = None
             path = self._folder / snapshot.file
-            self._now = Writing(self.slots[snapshot.slot], snapshot.nbytes, path, lambda: self.deadline)
+            memory = self.slots[snapshot.slot]
+            self._now = Writing(memory, snapshot.nbytes, path, lambda: self.deadline, own=self._own)
             saved = False
             try:
                 saved = await in_thread("checkpoint", self._now.write)
@@ -130,8 +132,11 @@ class CheckpointWriter:
 class Writing:
     """One snapshot on its way to the disk: to a file of another name, which is flushed and then renamed."""
 
-    def __init__(self, memory: int, nbytes: int, path: Path, deadline: Callable[[], float]) -> None:
+    def __init__(
+        self, memory: int, nbytes: int, path: Path, deadline: Callable[[], float], *, own: bool = False
+    ) -> None:
         self._memory, self._nbytes, self._path, self._deadline = memory, nbytes, path, deadline
+        self._own = own
         self._done, self._began_at = 0, time.monotonic()
         self.is_wanted = True
 
@@ -148,7 +153,7 @@ class Writing:
         Raises:
             OSError: it cannot be written.
         """
-        with held(self._path.parent) as folder:
+        with held(self._path.parent, own=self._own) as folder:
             partial = folder / f".{self._path.name}.{os.getpid()}"
             try:
                 partial.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer.agent.files.checkpoints import CheckpointWriter
+from bftrainer.files import is_among
 from bftrainer.model.reports import Message
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,8 @@ class LastState:
         """Make memory for the snapshots of a worker that is to start so, if it can take any."""
         folder = order["worker"].get("checkpoint_dir")
         if folder and not order["gated"]:
-            self._writer = CheckpointWriter(Path(folder), self._send)
+            own = is_among(folder, order["worker"].get("folder", ""))
+            self._writer = CheckpointWriter(Path(folder), self._send, own=own)
 
     def close(self) -> None:
         """The worker has ended, and is not waited for any more."""

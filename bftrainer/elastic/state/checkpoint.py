@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 import torch
 
-from bftrainer.files import held, read_text
+from bftrainer.files import held, is_among, read_text
 from bftrainer.messages.state import CHECKPOINTS_UNREADABLE
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,7 @@ class Checkpoints:
 
     def __init__(self, directory: str, trainer: str = "") -> None:
         self._directory, self._trainer = Path(directory), trainer
+        self._is_own = is_among(directory, trainer)
         self._base: int | None = None  # of this trainer's generations; None: not known yet
         self._proven = False
         self.error = ""
@@ -60,7 +61,7 @@ class Checkpoints:
         name = f"s{step:012}.pt"
         try:
             name = self.name_of(step, generation)
-            with held(self._directory) as folder:
+            with held(self._directory, own=self._is_own) as folder:
                 self._write(snapshot, folder, name)
             self.error = ""
         except (OSError, RuntimeError, pickle.PickleError) as error:  # torch: a full disk is a RuntimeError
@@ -105,7 +106,7 @@ class Checkpoints:
         """
         if not self._directory.is_dir():
             return None
-        with held(self._directory) as folder:
+        with held(self._directory, own=self._is_own) as folder:
             for path in folder.glob(".g*-s*.pt.*"):
                 path.unlink(missing_ok=True)
             found = _found(folder)
@@ -139,7 +140,7 @@ class Checkpoints:
             OSError: the directory cannot be written.
         """
         if self._base is None:
-            with held(self._directory) as folder:
+            with held(self._directory, own=self._is_own) as folder:
                 self._base = self._base_in(folder)
         return self._base
 

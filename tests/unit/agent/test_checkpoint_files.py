@@ -6,7 +6,11 @@ import math
 import os
 from pathlib import Path
 
+import pytest
+
 from bftrainer.agent.files.checkpoints import Writing
+from bftrainer.elastic.state.checkpoint import Checkpoints
+from bftrainer.files import is_among
 
 
 def test_a_link_of_anothers_leads_to_no_other_file(tmp_path: Path) -> None:
@@ -45,3 +49,25 @@ def test_a_folder_that_is_exchanged_meanwhile_leads_to_no_other_folder(tmp_path:
         os.close(memory)
     assert sorted(path.name for path in private.iterdir()) == names
     assert [path.name for path in (tmp_path / "before").iterdir()] == ["g00000002-s000000000007.pt"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
+def test_a_trainers_own_folder_that_another_user_has_exchanged_gets_no_checkpoint(tmp_path: Path) -> None:
+    """Who owns a folder above it can take it away, and would read the weights."""
+    own = tmp_path / ".bftrainer" / "1-a-m"
+    folder = own / "checkpoints"
+    folder.mkdir(parents=True)
+    os.chown(folder, 65534, 65534)
+    assert is_among(str(folder), str(own)) and is_among(str(own.parent / "study-2-m" / "0"), str(own))
+    assert not is_among(str(tmp_path / "chosen"), str(own)) and not is_among(str(folder), "")
+    path, memory = folder / "g00000002-s000000000007.pt", os.memfd_create("snapshot")
+    try:
+        os.write(memory, b"state")
+        with pytest.raises(PermissionError, match="belongs to another user"):
+            Writing(memory, len(b"state"), path, lambda: math.inf, own=True).write()
+    finally:
+        os.close(memory)
+    checkpoints = Checkpoints(str(folder), str(own))
+    assert not checkpoints.save({"format": 1, "position": {"step": 7}, "parts": {}}, 1)
+    assert "belongs to another user" in checkpoints.error
+    assert not list(folder.iterdir())
