@@ -99,6 +99,12 @@ def is_among(folder: str, own: str) -> bool:
     return bool(own) and Path(folder).is_relative_to(Path(own).parent)
 
 
+def make_checkpoint_folder(folder: str, own: str) -> None:
+    """Make the folder of a trainer's checkpoints, see `is_among`. Raises `OSError` as `held` does."""
+    with held(Path(folder), own=is_among(folder, own)):
+        pass
+
+
 def _own(path: Path) -> int:
     above = _opened(path.parent, 0o755)
     try:

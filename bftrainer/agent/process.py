@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -63,6 +63,19 @@ class Program:
         """The path of the script, if the command runs one with this interpreter."""
         words = self.words
         return str(Path(self.workdir) / words[0]) if words and words[0] != "-m" else None
+
+    @contextlib.contextmanager
+    def place(self) -> Iterator[str]:
+        """The folder to start it in. That of its own is this user's, whatever others put in its place.
+
+        Raises:
+            OSError: it is not.
+        """
+        if not self.folder:
+            yield self.workdir
+            return
+        with held(Path(self.folder), own=True) as folder:
+            yield str(folder)
 
     def environment(self) -> dict[str, str]:
         """The environment that the command gets, with this interpreter first on its PATH."""

@@ -72,6 +72,7 @@ class WarmPool:
                 "title": title,
                 "words": words,
                 "workdir": program.folder or program.workdir,
+                "own": bool(program.folder),
                 "environ": dict(environ),
                 "gated": gated,
             }

@@ -207,15 +207,9 @@ class WorkerProcess:
         fd, slots = self._channel.fileno(), self.state.slots
         orders = json.loads(environ["BFTRAINER_WORKER"])
         environ = {**environ, "BFTRAINER_WORKER": json.dumps({**orders, "fd": fd, "slots": slots})}
-        self._started(
-            spawn(
-                self._program.command,
-                workdir=self._program.folder or self._program.workdir,
-                environ=environ,
-                output=self._output,
-                fds=(fd, *slots),
-            )
-        )
+        command, output, fds = self._program.command, self._output, (fd, *slots)
+        with self._program.place() as workdir:
+            self._started(spawn(command, workdir=workdir, environ=environ, output=output, fds=fds))
 
     def _started(self, pid: int) -> None:
         self.pid = pid

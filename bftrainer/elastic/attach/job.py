@@ -39,6 +39,7 @@ from bftrainer.elastic.process.metrics import CountSpeed, Figures, counts, whole
 from bftrainer.elastic.process.refusal import tell_of_refusals
 from bftrainer.elastic.process.warnings import note
 from bftrainer.elastic.recorded import watcher
+from bftrainer.files import make_checkpoint_folder
 from bftrainer.messages.ranks import WEIGHTS_APART
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class Job(Ranks):
             self._folder, orders.generation if orders else 0, orders.folder if orders else ""
         )
         if orders is not None:
-            Path(orders.checkpoint_dir).mkdir(parents=True, exist_ok=True)  # scripts write there themselves
+            make_checkpoint_folder(orders.checkpoint_dir, orders.folder)  # scripts write there themselves
             self._channel = Channel(orders.fd, lambda _: None, closed=lambda: os._exit(AGENT_GONE))
             self._channel.start()
             self._channel.send("attached")

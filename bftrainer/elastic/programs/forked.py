@@ -10,7 +10,7 @@ import runpy
 import sys
 import types
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from setproctitle import setproctitle
 
 from bftrainer.elastic.process import startup_times
 from bftrainer.elastic.process.channel import AGENT_GONE, VARIABLE
+from bftrainer.files import held
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Task:
     channel: int  # descriptor of the connection to the agent
     log: int  # descriptor of the worker's log
     slots: list[int]  # descriptors of its memory for snapshots
+    own: bool = False  # `workdir` was made for this trainer, and is its user's alone
 
 
 def become(task: Task) -> None:
@@ -48,7 +50,8 @@ def become(task: Task) -> None:
     os.close(null)
     os.close(task.log)
     setproctitle(task.title)
-    os.chdir(task.workdir)
+    with held(Path(task.workdir), own=True) if task.own else nullcontext(task.workdir) as folder:
+        os.chdir(folder)
     os.environ.clear()
     _set(task.environ, task.channel, task.slots)
     if "torch" in sys.modules:
@@ -68,8 +71,9 @@ def become(task: Task) -> None:
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         return
     sys.argv = words
-    script = Path(words[0]).absolute()
-    sys.path.insert(0, str(script.parent))
+    script = Path(words[0])  # in the folder that this is in, whatever has its name by now
+    link = script.readlink() if script.is_symlink() else script.name
+    sys.path.insert(0, str(Path(script.parent, link).absolute().parent))  # as Python itself
     main = types.ModuleType("__main__")
     main.__file__ = words[0]
     sys.modules["__main__"] = main

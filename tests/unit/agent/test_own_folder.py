@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,6 +136,21 @@ def test_a_trainer_without_its_folder_has_failed_itself_and_is_told_why(tmp_path
     ((code, reason),) = told
     assert code == 127, "no signal from outside, so its program is to blame"
     assert reason.startswith(f"no log can be written at {tmp_path}/.bftrainer") and "workdir" in reason
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
+def test_a_program_starts_in_the_folder_that_is_its_own_whatever_has_its_name_by_then(tmp_path: Path) -> None:
+    own = tmp_path / ".bftrainer" / "study-1-m" / "0-files"
+    own.mkdir(parents=True)
+    program = Program(command=("a",), workdir=str(tmp_path), env={}, folder=str(own))
+    with program.place() as folder:
+        (tmp_path / ".bftrainer").rename(tmp_path / "before")
+        own.mkdir(parents=True)
+        done = subprocess.run(["pwd", "-P"], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(tmp_path / "before" / "study-1-m" / "0-files")
+    os.chown(own, 65534, 65534)
+    with pytest.raises(PermissionError, match="belongs to another user"), program.place():
+        pass
 
 
 @pytest.fixture
