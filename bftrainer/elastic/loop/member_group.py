@@ -115,7 +115,7 @@ class MemberGroup(SingleProcess):
             return  # another optimiser's gradients, of the same step
         offer = self._membership.offer(self.group.generation)
         flag = torch.tensor([offer, -offer, int(not self._stopped.is_said), *self._digests()])
-        with contextlib.suppress(GroupBroken):  # the next step's exchange will fail as well, and be handled
+        with contextlib.suppress(GroupBroken):  # the gradients' exchange will fail as well, and be handled
             self._flag = (flag, self.group.begin_all_reduce(flag, dist.ReduceOp.MIN))
 
     def settle(self) -> None:

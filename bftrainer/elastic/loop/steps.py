@@ -231,6 +231,7 @@ class StepTaker:
         assert turn is not None  # noqa: S101  within a turn
         try:
             self._peers.group.check()
+            self._peers.agree()
             self._averaging.finish(name)
             if turn.share.ranks < len(self._peers.working) and not self._averaging.needs_batch:
                 group, first = self._peers.group, self._peers.working[0]
@@ -238,7 +239,6 @@ class StepTaker:
                 takes = self._peers.place is not None and not turn.share.size
                 self._parts.kept_buffers.follow(group, first, takes=takes)
             self._peers.settle()
-            self._peers.agree()  # a change that is published during the exchange counts for this step, too
         except GroupBroken as error:
             self._update.clear()
             turn.broken = error
