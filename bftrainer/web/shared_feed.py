@@ -18,6 +18,8 @@ STREAMS = 12
 PIECE = 64 * 1024
 SPARE = 256 * 1024
 """Changes of fewer bytes never make a page begin with a stream of its own."""
+MOST = 32 * 1024 * 1024
+"""So many bytes of changes are kept; then the stream ends, and its pages begin again."""
 END_OF_EVENT = b"\n\n"
 
 
@@ -85,6 +87,8 @@ class SharedFeed:
                 log.status = answer.status
                 async for piece in answer.content.iter_chunked(PIECE):
                     log.add(piece)
+                    if log.state and log.size - log.state > MOST:
+                        break
         except BftrainerError as error:
             log.failed = error
         finally:

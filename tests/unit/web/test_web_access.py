@@ -217,6 +217,23 @@ def test_a_page_that_comes_later_is_told_what_came_before() -> None:
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
+def test_a_stream_that_has_told_too_much_ends_and_its_pages_begin_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shared_feed, "MOST", 10)
+
+    async def run() -> None:
+        daemon = Spoken()
+        feed = shared_feed.SharedFeed(daemon)  # type: ignore[arg-type]
+        reader = Reader(feed)
+        await daemon.say(b"a state of any size\n\n", b"its changes")
+        await reader.task
+        assert reader.heard == b"a state of any size\n\nits changes"
+        assert feed.join() is not reader.log
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
 class Spoken:
     """A daemon whose newest stream tells what it is given."""
 
