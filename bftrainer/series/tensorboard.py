@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from bftrainer.errors import BftrainerError
 from bftrainer.series.points import Point, lasting
+from bftrainer.traces.whole_file import whole_file
 
 SUFFIX = ".bftrainer"
 """Ends the names of our files: an export takes the place of the one before, and leaves others alone."""
@@ -32,29 +31,20 @@ def export(points: Sequence[Point], folder: Path) -> int:
             f"--tensorboard needs the package tensorboard ({error}): pip install tensorboard"
         ) from error
     shown = lasting(points)
-    partial = None
+    written = folder / f"events.out.tfevents.{time.time_ns()}{SUFFIX}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        fd, name = tempfile.mkstemp(
-            prefix=".events", suffix=SUFFIX, dir=folder
-        )  # others may write there, too
-        partial = Path(name)
-        os.fchmod(fd, 0o644)
-        with contextlib.closing(RecordWriter(os.fdopen(fd, "wb"))) as file:
+        with whole_file(written) as draft, contextlib.closing(RecordWriter(draft.open("wb"))) as file:
             file.write(Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
             for point in shown:
                 values = [Summary.Value(tag=tag, simple_value=value) for tag, value in _values(point)]
                 event = Event(wall_time=point.time, step=point.step, summary=Summary(value=values))
                 file.write(event.SerializeToString())
         before = list(folder.glob(f"events.out.tfevents.*{SUFFIX}"))
-        written = partial.rename(folder / f"events.out.tfevents.{time.time_ns()}{SUFFIX}")
         for path in before:
             if path != written:
                 path.unlink(missing_ok=True)
     except OSError as error:
-        with contextlib.suppress(OSError):  # what cannot be written may not be removable either
-            if partial is not None:
-                partial.unlink()
         raise BftrainerError(f"--tensorboard {folder}: {error.strerror or error}") from error
     return len(shown)
 

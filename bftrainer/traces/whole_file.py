@@ -28,7 +28,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         with held(folder) as private:
             if private.stat().st_uid != os.geteuid():
                 raise PermissionError(errno.EPERM, "another user has exchanged the folder of the draft")
-            draft = private / path.name
+            draft = private / "draft"
             try:
                 yield draft
                 draft.replace(path)

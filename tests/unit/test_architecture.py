@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
         *("background", "search"),
     },
     "sitecheck": {"errors", "files", "model", "settings", "state_dir", "api"},
-    "series": {"errors", "model"},
+    "series": {"errors", "model", "traces"},
     "remote": {"api", "settings"},
     "worker_output": {"errors", "files", "state_dir"},
     "web": {"api", "errors", "worker_output"},

@@ -54,7 +54,7 @@ def test_what_others_put_in_the_place_of_the_draft_is_not_written_to(
             folder.symlink_to(private)
         else:
             folder.mkdir()
-            (folder / "out.csv").symlink_to(private / "out.csv")
+            (folder / "draft").symlink_to(private / "out.csv")
         os.chown(folder, 65534, 65534, follow_symlinks=False)
         return str(folder)
 
