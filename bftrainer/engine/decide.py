@@ -41,10 +41,11 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
     if not asked:
         return None, _entered(_allocated(state, {}), {}, now)
     plan, target = _with_pairs(ground, asked, proposed(asked, state.active), now, solve)
-    if (cleared := _cleared(ground, asked, target, now)) is not None:
+    if ground.portion.whole and (lacking := _lacking(ground, asked, target, now)):
+        cleared = _cleared(ground, asked, now)
         others = candidates(cleared)
         other, there = _with_pairs(cleared, others, proposed(others, state.active), now, solve)
-        if _lacking(cleared, others, there, now) < _lacking(ground, asked, target, now):
+        if _lacking(cleared, others, there, now) < lacking:
             asked, plan, target = others, other, there
     own = by_user(asked)
     state = _activated(replace(state, estimates=_learnt(asked, state.programs)), asked, target)
@@ -70,7 +71,7 @@ def _without_guests(state: State) -> State:
 
 def _lacking(state: State, asked: Sequence[Trainer], target: Allocation, now: float) -> frozenset[str]:
     """The users that get nothing of a share that would do for one of their trainers."""
-    fair, own, portion = shares_now(state, asked, now), by_user(asked), Portion.of(state.settings, state.pool)
+    fair, own, portion = shares_now(state, asked, now), by_user(asked), state.portion
     return frozenset(
         user
         for user, theirs in own.items()
@@ -79,15 +80,9 @@ def _lacking(state: State, asked: Sequence[Trainer], target: Allocation, now: fl
     )
 
 
-def _cleared(state: State, asked: Sequence[Trainer], target: Allocation, now: float) -> State | None:
-    """The state in which no user is on more nodes than its share, where GPUs of a node are for one user at a
-    time and a user gets nothing as all nodes have others; None: there is no such user.
-
-    Counts alone do not see it: two trainers of one GPU each may be on two nodes.
-    """
-    portion = Portion.of(state.settings, state.pool)
-    if not portion.whole or not _lacking(state, asked, target, now):
-        return None
+def _cleared(state: State, asked: Sequence[Trainer], now: float) -> State:
+    """The state in which no user is on more nodes than its share, for one that gets nothing as all nodes have
+    others. Counts alone do not see that: two trainers of one GPU each may be on two nodes."""
     fair, active, off = shares_now(state, asked, now), dict(state.active), dict(state.kept_off)
     for user, theirs in by_user(asked).items():
         held = counts_of(NONE.union(*(t.nodes for t in theirs)))
@@ -141,8 +136,7 @@ def _whole_plan(
     if len(own) > 1 and state.settings.user_shares:
         more: dict[str, int] = {}
         while user := _wants_more(state, question, own, target, more):  # of what others cannot use
-            portion = Portion.of(state.settings, state.pool)
-            more[user] = _unused(state, target, portion) - _room(question, own[user], target, portion)
+            more[user] = _unused(state, target) - _room(question, own[user], target, state.portion)
             question = replace(question, caps=caps_of(state, asked, now, more))
             plan, target = planned(state, asked, question, groups, solve)
     return plan, target
@@ -171,8 +165,7 @@ def _wants_more(
 ) -> str:
     """The user that is owed most of those that can use no more of their shares, though they want nodes and
     some are left; "": none."""
-    portion = Portion.of(state.settings, state.pool)
-    left = _unused(state, target, portion)
+    portion, left = state.portion, _unused(state, target)
     if len(more) >= MOST_RAISED or not left:
         return ""
 
@@ -188,9 +181,9 @@ def _wants_more(
     )
 
 
-def _unused(state: State, target: Allocation, portion: Portion) -> int:
+def _unused(state: State, target: Allocation) -> int:
     """How many portions nobody gets."""
-    return portion.used(state.pool) - portion.used(NONE.union(*target.values()))
+    return state.portion.used(state.pool) - state.portion.used(NONE.union(*target.values()))
 
 
 def _room(question: Problem, theirs: Sequence[Trainer], target: Allocation, portion: Portion) -> int:
@@ -204,7 +197,7 @@ def _entered(state: State, own: Mapping[str, Sequence[Trainer]], now: float) -> 
     weights = state.settings.user_shares
     if not weights:
         return state
-    portion = Portion.of(state.settings, state.pool)
+    portion = state.portion
     shares = shares_of(portion.used(state.pool), weights, own, portion)
     return replace(state, ledger=entered(state.ledger, shares, state.active.values(), now, portion))
 

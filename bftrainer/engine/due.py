@@ -8,7 +8,7 @@ from bftrainer.model.events import Event, PlanDue
 
 
 class PlansDue:
-    """Says which `PlanDue` is to come, for whoever feeds the engine: the daemon and replays alike."""
+    """Says which `PlanDue` is to come, for all that feed the engine: the daemon and replays alike."""
 
     def __init__(self) -> None:
         self._at: float | None = None  # the earliest that is under way

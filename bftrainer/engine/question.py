@@ -14,7 +14,7 @@ from bftrainer.allocate import metric
 from bftrainer.engine import survival
 from bftrainer.engine.gpus.branches import GpuRoom, with_branches
 from bftrainer.engine.node_info import NodeGroups, grouped
-from bftrainer.engine.queueing.fair_shares import EXACT, Portion, entitled
+from bftrainer.engine.queueing.fair_shares import EXACT, entitled
 from bftrainer.engine.state import State
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Candidate, Cap, NodeGroup, Problem
@@ -135,7 +135,7 @@ def caps_of(
     shares = state.settings.user_shares
     if most is None and not shares and not state.barred and not state.kept_off:
         return ()
-    own, portion = by_user(trainers), Portion.of(state.settings, state.pool)
+    own, portion = by_user(trainers), state.portion
     fair = shares_now(state, trainers, now)
     caps = []
     for user, theirs in own.items():
@@ -153,7 +153,7 @@ def caps_of(
 
 def shares_now(state: State, trainers: Sequence[Trainer], now: float) -> dict[str, int]:
     """User -> the most portions of the pool that its trainers may hold; empty where users have no shares."""
-    shares, portion = state.settings.user_shares, Portion.of(state.settings, state.pool)
+    shares, portion = state.settings.user_shares, state.portion
     if not shares:
         return {}
     return entitled(portion.used(state.pool), shares, by_user(trainers), state.ledger, now, portion)

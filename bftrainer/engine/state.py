@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bftrainer.engine.gpus.too_few import NodeGpus
-from bftrainer.engine.queueing.fair_shares import Ledger
+from bftrainer.engine.queueing.fair_shares import Ledger, Portion
 from bftrainer.engine.queueing.queue import TrainerQueue
 from bftrainer.engine.survival import Survival
 from bftrainer.model.actions import Action, Ended
@@ -65,6 +65,11 @@ class State:
     def trainers(self) -> dict[int, Trainer]:
         """All unfinished trainers by id. Builds the whole mapping at each access: see `trainer` for one."""
         return {**self.active, **{t.id: t for t in self.waiting}}
+
+    @property
+    def portion(self) -> Portion:
+        """In what the pool is shared out among users."""
+        return Portion.of(self.settings, self.pool)
 
     @property
     def held(self) -> int:

@@ -10,6 +10,8 @@ from typing import TypeVar
 import torch.distributed as dist
 
 from bftrainer.elastic.members.group import Group
+from bftrainer.elastic.state.stream import Roll, Stream
+from bftrainer.elastic.state.training_state import TrainingState
 
 T = TypeVar("T")
 
@@ -33,3 +35,13 @@ def on_two_ranks(work: Callable[[Group], T], generation: int = 1) -> tuple[T, T]
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.submit(rank, 0), pool.submit(rank, 1)
         return first.result(90), second.result(90)
+
+
+def streamed(group: Group, state: TrainingState) -> None:
+    """Stream the state of rank 0 to rank 1, to its end."""
+    stream = Stream(group, state, Roll(0, (0,), (1,), 0))
+    stream.begin()
+    while stream.outcome() == 0:
+        stream.advance()
+        stream.settle()
+    stream.close()

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from bftrainer.api.transport.admission import Admission, BusyError, ConnectionPlace, Owner
 from bftrainer.api.transport.connection import Connection, answer_without_request, one_request
-from bftrainer.api.transport.local_users import local_uid
+from bftrainer.api.transport.local_users import address_of, local_uid
 from bftrainer.api.transport.sockets import PORTION, ClientSocket, briefly, client_of
 
 TURN_S = 0.003
@@ -165,8 +165,7 @@ def owner_of(client: socket_.socket, address: Any, named: Callable[[int], bool])
             return "user", uid
         first = uid - uid % SUBORDINATE
         return "unnamed", f"uids {first} to {first + SUBORDINATE - 1}"
-    host = ipaddress.ip_address(address[0].partition("%")[0])  # (host, port, ...)
-    host = getattr(host, "ipv4_mapped", None) or host
+    host = address_of(address[0])  # (host, port, ...)
     if isinstance(host, ipaddress.IPv6Address):
         return "address", str(ipaddress.ip_network((host, IPV6_SITE), strict=False))
     return "address", str(LOOPBACK if host in LOOPBACK else host)

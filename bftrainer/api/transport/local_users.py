@@ -26,7 +26,7 @@ def local_uid(client: socket.socket, peer: tuple[str, int]) -> int | None:
         OSError: the client is gone.
     """
     (there, port), (here, own_port) = peer, client.getsockname()[:2]
-    found = [_address(host) for host in (there, here)]
+    found = [address_of(host) for host in (there, here)]
     if not (found[0].is_loopback or found[0] == found[1]):
         return None
     family = socket.AF_INET if found[0].version == 4 else socket.AF_INET6
@@ -45,6 +45,7 @@ def local_uid(client: socket.socket, peer: tuple[str, int]) -> int | None:
     return int(uid) if inode else None  # a socket that is closed has no user, and 0 stands there
 
 
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The address of a host as sockets tell it, without its interface; an IPv4 one in IPv6's form as such."""
     found = ipaddress.ip_address(host.partition("%")[0])
     return getattr(found, "ipv4_mapped", None) or found

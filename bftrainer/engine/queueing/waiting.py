@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from bftrainer.engine.queueing.fair_shares import Portion
+from bftrainer.engine.question import by_user
 from bftrainer.engine.queueing.places import why_never
 from bftrainer.engine.state import State
 from bftrainer.model.gpus import node_of
@@ -31,8 +31,10 @@ class Shortage:
         held: How many nodes of each class each trainer holds, those that hold most first.
         taken: The nodes that somebody holds.
         of_users: How many nodes each user's trainers hold.
+        portions: The same in what users share, see `Ledger`.
         beside: How many free GPUs of each class are on nodes of each user's trainers, where GPUs of a node
             are for one user at a time: others cannot have them.
+        beside_all: The same of all users.
     """
 
     state: State
@@ -41,7 +43,9 @@ class Shortage:
     held: tuple[tuple[Trainer, Mapping[str, int]], ...]
     taken: frozenset[str]
     of_users: Mapping[str, int]
-    beside: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    portions: Mapping[str, int]
+    beside: Mapping[str, Counter[str]]
+    beside_all: Counter[str]
 
     @classmethod
     def of(cls, state: State) -> Shortage:
@@ -54,13 +58,13 @@ class Shortage:
         taken = frozenset[str]().union(*(t.nodes for t in holders))
         user_of = {node: t.spec.user for t in holders for node in t.nodes}
         of_users, beside = Counter(user_of.values()), dict[str, Counter[str]]()
-        if Portion.of(state.settings, state.pool).whole:
+        if state.portion.whole:
             there = {node_of(gpu): user for gpu, user in user_of.items()}
             left: dict[str, set[str]] = {}
             for gpu in state.pool - taken:
                 if (user := there.get(node_of(gpu))) is not None:
                     left.setdefault(user, set()).add(gpu)
-            beside = {user: by_class(frozenset(own)) for user, own in left.items()}
+            beside = {user: by_class(frozenset(gpus)) for user, gpus in left.items()}
         return cls(
             state=state,
             pool=by_class(state.pool),
@@ -68,7 +72,9 @@ class Shortage:
             held=tuple((t, by_class(t.nodes)) for t in holders),
             taken=taken,
             of_users=of_users,
+            portions={user: state.ledger.portion.held(own) for user, own in by_user(holders).items()},
             beside=beside,
+            beside_all=sum(beside.values(), Counter()),
         )
 
     def why(self, trainer: Trainer, left: Callable[[Trainer], str] = lambda holder: "") -> str:
@@ -184,8 +190,7 @@ class Shortage:
     def _share_used(self, spec: TrainerSpec) -> str:
         """That a user holds all of its share of the pool while other users want nodes; empty if not so."""
         ledger, portion = self.state.ledger, self.state.ledger.portion
-        own = portion.held([t for t, _ in self.held if t.spec.user == spec.user])
-        share = ledger.shares.get(spec.user)
+        own, share = self.portions.get(spec.user, 0), ledger.shares.get(spec.user)
         least = portion.needed(spec.n_min)
         if share is None or len(ledger.shares) < 2 or own + least < share + 1:  # it may be rounded up
             return ""
@@ -216,8 +221,7 @@ class Shortage:
 
     def _beside_others(self, spec: TrainerSpec) -> Counter[str]:
         """How many free GPUs of each class that a trainer can use are on nodes of other users."""
-        others = (own for user, own in self.beside.items() if user != spec.user)
-        found = sum((Counter(own) for own in others), Counter[str]())
+        found = self.beside_all - self.beside.get(spec.user, Counter())
         return Counter({name: found[name] for name in self._usable(spec) & found.keys()})
 
     def _usable(self, spec: TrainerSpec) -> frozenset[str]:

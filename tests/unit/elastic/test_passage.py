@@ -13,9 +13,8 @@ from bftrainer.elastic.state import chain
 from bftrainer.elastic.state.chain import AHEAD, Parcel, Passage
 from bftrainer.elastic.state.handover import HandOver
 from bftrainer.elastic.state.packing import tensors_of
-from bftrainer.elastic.state.stream import Roll, Stream
 from bftrainer.elastic.state.training_state import TrainingState
-from tests.support.two_ranks import on_two_ranks
+from tests.support.two_ranks import on_two_ranks, streamed
 
 ELEMENTS, MESSAGES = 2_000, 20
 
@@ -186,12 +185,7 @@ def test_a_newcomer_whose_optimiser_is_empty_expects_messages_of_the_same_size(
         if group.rank == 0:
             model(torch.ones(1, 100)).sum().backward()
             state.parts["optimizer"].step()  # type: ignore[attr-defined]
-        stream = Stream(group, state, Roll(0, (0,), (1,), 0))
-        stream.begin()
-        while stream.outcome() == 0:
-            stream.advance()
-            stream.settle()
-        stream.close()
+        streamed(group, state)
         return state.snapshot()["parts"]
 
     first, second = on_two_ranks(handed_over)

@@ -12,9 +12,8 @@ import torch
 
 from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.state.staging import Staging
-from bftrainer.elastic.state.stream import Roll, Stream
 from bftrainer.elastic.state.training_state import TrainingState
-from tests.support.two_ranks import on_two_ranks
+from tests.support.two_ranks import on_two_ranks, streamed
 
 DEVICE = torch.device("cuda:0")
 
@@ -77,12 +76,7 @@ def test_a_chunk_follows_the_last_update_and_is_there_before_the_next(
     def rank(group: Group) -> float:
         model = torch.nn.ParameterList([torch.nn.Parameter(torch.full((2_000,), float(group.rank)))])
         state = TrainingState({"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)})
-        stream = Stream(group, state, Roll(0, (0,), (1,), 0))
-        stream.begin()
-        while stream.outcome() == 0:
-            stream.advance()
-            stream.settle()
-        stream.close()
+        streamed(group, state)
         return float(model[0].detach().sum())
 
     assert on_two_ranks(rank) == (0.0, 0.0)
