@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import until
+
 _fork = multiprocessing.get_context("forkserver")
 # the first optimizer that a process makes imports torch._dynamo, which takes as long as torch
 _fork.set_forkserver_preload(["torch._dynamo", "bftrainer.elastic", "tests.support.stage_parts"])
@@ -88,7 +90,9 @@ class Stage:
 
     def stop_soon(self, steps: int = 300) -> int:
         """Have all members stop at one step that none of them has reached; returns it."""
-        last = steps + max(m["step"] for kind in ("joined", "progress") for m in self.heard(kind))
+        (self._folder / "choosing").touch()
+        until(lambda: list(self._folder.glob("*.at")), "a member says where it is", story=self.story)
+        last = steps + max(int(path.read_text()) for path in self._folder.glob("*.at"))
         (self._folder / "half").write_text(str(last))
         (self._folder / "half").rename(self._folder / "stop")
         return last

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from bftrainer import elastic
-from tests.support.stage_scripts import LENGTH, Points, network, sgd
+from tests.support.stage_scripts import LENGTH, Points, is_last, network, sgd
 
 INITIAL, MOST, AT_ONCE = 8, 64, 16
 
@@ -37,7 +37,7 @@ def _adapt(
     model = model or network(kind)
     policy = elastic.Adaptive(initial=INITIAL, max=MOST, max_per_worker=AT_ONCE, lr="sqrt")
     run = elastic.Run(model, sgd(model), Noisy(), policy=policy, **options)
-    stop, pending = folder / "stop", []
+    pending = []
     with (folder / f"{os.getpid()}.jsonl").open("a", buffering=1) as out:
         for x, y, indices in run:
             at = run.position
@@ -60,7 +60,7 @@ def _adapt(
             if not accumulates:
                 pending = []
                 time.sleep(0.002)  # what a step takes however large it is: larger ones pay
-            if stop.exists() and run.position.step >= int(stop.read_text() or 10**9):
+            if is_last(folder, run.position.step):
                 break
     position = run.position
     torch.save(
