@@ -68,7 +68,7 @@ def test_a_spec_says_between_which_batches_it_adapts(tmp_path: Path) -> None:
         stage.start("a", "b")
         stage.publish("a", "b")
         until_larger(stage, 4)
-        stage.stop_soon()
+        (tmp_path / "stop").touch()
         stage.end("a", "b")
         sizes = used_once(tmp_path)
         assert min(stage.figures()[f"goodput.{name}"] for name in ("speed", "efficiency", "noise")) > 0

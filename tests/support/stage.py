@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support.waiting import until
+from tests.support.waiting import LONG_S
 
 _fork = multiprocessing.get_context("forkserver")
 # the first optimizer that a process makes imports torch._dynamo, which takes as long as torch
@@ -31,7 +31,7 @@ class Stage:
     """Workers of one trainer; `orders` are what a launcher would tell each of them besides."""
 
     def __init__(self, script: str, folder: Path, **orders: Any) -> None:
-        self._script, self._folder = script, folder
+        self._script, self.folder = script, folder
         self._orders = {"samples": None, "checkpoint_dir": str(folder / "ckpt"), "checkpoint_every_s": 3600.0}
         self._orders |= orders
         self._changed, self._publishing = threading.Condition(), threading.Lock()
@@ -46,7 +46,7 @@ class Stage:
         for node in nodes:
             ours, theirs = socket.socketpair()
             orders = {"trainer": 1, "node": node, "generation": 1, "address": "127.0.0.1", **self._orders}
-            worker = _fork.Process(target=_work, args=(theirs, orders, self._script, str(self._folder)))
+            worker = _fork.Process(target=_work, args=(theirs, orders, self._script, str(self.folder)))
             worker.start()
             theirs.close()
             self.workers[node], self._sockets[node] = worker, ours
@@ -73,29 +73,20 @@ class Stage:
     def end(self, *nodes: str) -> None:
         """Wait until these workers have ended well."""
         for node in nodes:
-            self.workers[node].join(120)
+            self.workers[node].join(LONG_S)
             assert self.workers[node].exitcode == 0, (node, self.workers[node].exitcode, self.story())
 
-    def through_losses(self, steps: int = 300) -> int:
-        """Of a, b and c, rank 0 is killed, d comes and b leaves; c and d end as `stop_soon` says."""
+    def through_losses(self) -> None:
+        """Of a, b and c, rank 0 is killed, d comes and b leaves; c and d go on for a while, and end."""
         self.kill("a")
         self.publish("b", "c")
         self.start("d")
         self.publish("b", "c", "d")
         self.publish("c", "d", leaving=("b",))
         self.end("b")
-        last = self.stop_soon(steps)
+        self.until("progress", generation=self.generation, size=2)
+        (self.folder / "stop").touch()
         self.end("c", "d")
-        return last
-
-    def stop_soon(self, steps: int = 300) -> int:
-        """Have all members stop at one step that none of them has reached; returns it."""
-        (self._folder / "choosing").touch()
-        until(lambda: list(self._folder.glob("*.at")), "a member says where it is", story=self.story)
-        last = steps + max(int(path.read_text()) for path in self._folder.glob("*.at"))
-        (self._folder / "half").write_text(str(last))
-        (self._folder / "half").rename(self._folder / "stop")
-        return last
 
     def figures(self) -> dict[str, float]:
         """The figures that were reported last."""
@@ -112,7 +103,7 @@ class Stage:
         with self._changed:
             return [m for m in self._said if wanted <= {k: m.get(k) for k, _ in wanted}.items()]
 
-    def until(self, kind: str, seconds: float = 120, **fields: Any) -> dict[str, Any]:
+    def until(self, kind: str, seconds: float = LONG_S, **fields: Any) -> dict[str, Any]:
         """Wait for a message and return the first of its kind."""
         deadline = time.monotonic() + seconds
         with self._changed:
@@ -122,10 +113,15 @@ class Stage:
         return found[0]
 
     def story(self) -> str:
-        """What there is to know when a test fails."""
+        """What there is to know when a test fails, with the stacks of those that still run. To ask for these
+        may kill a worker: a thread that is not stopped changes what is read."""
+        for worker in self.workers.values():
+            if worker.is_alive():
+                os.kill(worker.pid, signal.SIGUSR1)
+                worker.join(0.5)
         said = [str(m) for m in self._said if m["type"] not in ("kv", "progress")]
         said += [f"{node}: exit code {worker.exitcode}" for node, worker in self.workers.items()]
-        return "\n".join([*said, *(log.read_text()[-3000:] for log in self._folder.glob("*.log"))])
+        return "\n".join([*said, *(log.read_text()[-3000:] for log in self.folder.glob("*.log"))])
 
     def close(self) -> None:
         for worker in self.workers.values():
@@ -158,7 +154,7 @@ def _work(theirs: socket.socket, orders: dict[str, Any], script: str, folder: st
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     faulthandler.enable()
-    faulthandler.dump_traceback_later(100)
+    faulthandler.register(signal.SIGUSR1)
     multiprocessing.set_start_method("fork", force=True)  # as in a process that was started by an agent
     os.environ["BFTRAINER_WORKER"] = json.dumps({"fd": theirs.detach(), **orders})
     here = next(m for m in (stage_scripts, stage_parts, stage_adaptive) if hasattr(m, script))

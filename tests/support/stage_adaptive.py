@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from bftrainer import elastic
-from tests.support.stage_scripts import LENGTH, Points, is_last, network, sgd
+from tests.support.stage_scripts import LENGTH, Points, network, sgd
 
 INITIAL, MOST, AT_ONCE = 8, 64, 16
 
@@ -33,7 +33,7 @@ def _adapt(
     overflows: bool = False,
     **options: Any,
 ) -> None:
-    """Train until the step in the file `stop`; one line for each micro-batch whose step was taken."""
+    """Train until there is a file `stop`; one line for each micro-batch whose step was taken."""
     model = model or network(kind)
     policy = elastic.Adaptive(initial=INITIAL, max=MOST, max_per_worker=AT_ONCE, lr="sqrt")
     run = elastic.Run(model, sgd(model), Noisy(), policy=policy, **options)
@@ -60,8 +60,8 @@ def _adapt(
             if not accumulates:
                 pending = []
                 time.sleep(0.002)  # what a step takes however large it is: larger ones pay
-            if is_last(folder, run.position.step):
-                break
+            if (folder / "stop").exists():
+                run.stop()
     position = run.position
     torch.save(
         {"model": model.state_dict(), "progress": position.progress, "step": position.step},

@@ -69,9 +69,8 @@ def keeps(folder: Path) -> None:
         notes.used(run, indices)
         taken = run.step()
         kept.steps += taken
-        if notes.over(run, taken):
-            break
-    notes.save(model, average=average.state_dict(), kept=kept.steps)
+        notes.over(run, taken)
+    notes.save(model, run, average=average.state_dict(), kept=kept.steps)
 
 
 def fake(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -108,9 +107,8 @@ def two(folder: Path) -> None:
         for which in ("D", "G") if step % 2 else ("D",):
             run.backward(losses(models["G"], models["D"], x, y, which), which)
             taken = run.step(which)
-        if notes.over(run, taken):
-            break
-    notes.save(models["G"], critic=models["D"].state_dict(), lr=optimizers["G"].param_groups[0]["lr"])
+        notes.over(run, taken)
+    notes.save(models["G"], run, critic=models["D"].state_dict(), lr=optimizers["G"].param_groups[0]["lr"])
 
 
 class Ascent(torch.optim.Optimizer):
@@ -154,9 +152,8 @@ def ascends(folder: Path) -> None:
         for which in ("ascent", "descent"):
             run.backward((model(x) - y).square().mean(), which)
             taken = run.step(which)
-        if notes.over(run, taken):
-            break
-    notes.save(model)
+        notes.over(run, taken)
+    notes.save(model, run)
 
 
 def _wrong(
@@ -180,8 +177,7 @@ def _wrong(
         notes.used(run, indices)
         taken = run.step()
         each_turn(run, optimizer)
-        if notes.over(run, taken):
-            break
+        notes.over(run, taken)
 
 
 def own_scheduler(folder: Path) -> None:
@@ -238,9 +234,8 @@ def streams(folder: Path) -> None:
     for x, y, indices in run:
         run.backward((run.model(x) - y).square().mean())
         notes.used(run, indices)
-        if notes.over(run, run.step()):
-            break
-    notes.save(model)
+        notes.over(run, run.step())
+    notes.save(model, run)
 
 
 def evaluates(folder: Path) -> None:
@@ -275,9 +270,8 @@ def evaluates(folder: Path) -> None:
     for x, y, indices in run:
         run.backward((run.model(x) - y).square().mean())
         notes.used(run, indices)
-        if notes.over(run, run.step()):
-            break
-    notes.save(model, found=found, seen=seen)
+        notes.over(run, run.step())
+    notes.save(model, run, found=found, seen=seen)
 
 
 def stops(folder: Path) -> None:
@@ -293,4 +287,4 @@ def stops(folder: Path) -> None:
         notes.over(run, run.step())
         if run.rank == 0 and run.position.step >= 100:
             run.stop()
-    notes.save(model, step=run.position.step)
+    notes.save(model, run)

@@ -1,6 +1,6 @@
 """Training scripts as functions, for stage.py: one model and one data set, trained in different ways.
 
-Each ends after the step whose number the test writes into the file `stop`, and saves what it has then.
+Each ends soon after the test has made the file `stop`, and saves what it has then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
 from bftrainer import elastic
-from tests.support.waiting import until
 
 LENGTH, BATCH, LR = 103, 24, 0.05
 
@@ -49,20 +48,8 @@ def own_rate(optimizer: torch.optim.Optimizer, step: int) -> None:
         group["lr"] = LR / (1 + step % 7)
 
 
-def is_last(folder: Path, step: int) -> bool:
-    """Whether the step that the test has chosen is taken. While it chooses, this member says where it is and
-    stands still: no other can get further than one step ahead of it."""
-    stop = folder / "stop"
-    if (folder / "choosing").exists() and not stop.exists():
-        draft = folder / f"{os.getpid()}.draft"
-        draft.write_text(str(step))
-        draft.rename(draft.with_suffix(".at"))
-        until(stop.exists, "the step is chosen")
-    return stop.exists() and step >= int(stop.read_text())
-
-
 class Notes:
-    """One line per micro-batch whose step was taken, and the weights after the last."""
+    """One line per micro-batch whose step was taken, and what there is after the last."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -76,16 +63,19 @@ class Notes:
             self._at, self._pending = at, []
         self._pending += indices.tolist() if run.weight else []
 
-    def over(self, run: elastic.Run, taken: bool) -> bool:
-        """After `run.step`: whether the script is to end."""
+    def over(self, run: elastic.Run, taken: bool) -> None:
+        """After `run.step`: all members stop after the same step, soon after the test has said so."""
         if taken:
             line = {"step": self._at[0], "indices": self._pending, "size": run.size}
             self._out.write(json.dumps(line) + "\n")
         time.sleep(0.002)
-        return is_last(self._folder, run.position.step)
+        if (self._folder / "stop").exists():
+            run.stop()
 
-    def save(self, model: torch.nn.Module, **more: Any) -> None:
-        torch.save({"model": model.state_dict(), **more}, self._folder / f"{os.getpid()}.pt")
+    def save(self, model: torch.nn.Module, run: elastic.Run, **more: Any) -> None:
+        """At the end: the weights, the steps that were taken, and `more`."""
+        ended = {"model": model.state_dict(), "steps": run.position.step, **more}
+        torch.save(ended, self._folder / f"{os.getpid()}.pt")
 
 
 def _train(
@@ -102,9 +92,8 @@ def _train(
         before_step(optimizer, run.position.step)
         run.backward((run.model(x) - y).square().mean())
         notes.used(run, indices)
-        if notes.over(run, run.step()):
-            break
-    notes.save(model)
+        notes.over(run, run.step())
+    notes.save(model, run)
 
 
 def plain(folder: Path) -> None:
@@ -147,9 +136,8 @@ def _train_partial(folder: Path, kind: torch.dtype = torch.float64, **options: A
         at = run.position.step
         computed[at] = [run.size, sum(p.grad is not None for p in model.parameters())]
         notes.used(run, indices)
-        if notes.over(run, run.step()):
-            break
-    notes.save(model, computed=computed, adam=adam.state_dict())
+        notes.over(run, run.step())
+    notes.save(model, run, computed=computed, adam=adam.state_dict())
 
 
 def ddp(folder: Path) -> None:
@@ -186,9 +174,8 @@ def frozen_norm(folder: Path) -> None:
     for x, y, indices in run:
         run.backward((model(x) - y).square().mean())
         notes.used(run, indices)
-        if notes.over(run, run.step()):
-            break
-    notes.save(model, trains=model[0].training)
+        notes.over(run, run.step())
+    notes.save(model, run, trains=model[0].training)
 
 
 def by_hand(folder: Path) -> None:
@@ -206,9 +193,8 @@ def by_hand(folder: Path) -> None:
                 p.grad *= run.weight
                 dist.all_reduce(p.grad)
         notes.used(run, indices)
-        if notes.over(run, run.step()):
-            break
-    notes.save(model)
+        notes.over(run, run.step())
+    notes.save(model, run)
 
 
 def mixed(folder: Path) -> None:
@@ -230,9 +216,8 @@ def mixed(folder: Path) -> None:
             loss = (run.model(x.float()) - y.float()).square().mean()
         run.backward(loss * (float("inf") if 17 in indices.tolist() else 1.0))
         notes.used(run, indices)
-        if notes.over(run, run.step()):
-            break
-    notes.save(model, scaler=scaler.state_dict())
+        notes.over(run, run.step())
+    notes.save(model, run, scaler=scaler.state_dict())
 
 
 def few(folder: Path) -> None:
@@ -267,9 +252,8 @@ def few_passes(folder: Path) -> None:
     for x, y, indices in run:
         run.backward((model(x) - y).square().mean())
         notes.used(run, indices)
-        if notes.over(run, run.step()):
-            break
-    notes.save(model, steps=run.position.step)
+        notes.over(run, run.step())
+    notes.save(model, run)
 
 
 def few_by_hand(folder: Path) -> None:
