@@ -74,3 +74,18 @@ def test_a_spec_says_between_which_batches_it_adapts(tmp_path: Path) -> None:
         assert min(stage.figures()[f"goodput.{name}"] for name in ("speed", "efficiency", "noise")) > 0
         assert 4 in sizes
         assert 4 < max(sizes) <= 12
+
+
+def test_a_member_hands_its_state_over_before_it_leaves(tmp_path: Path) -> None:
+    with staged("adapts_large", tmp_path) as stage:
+        stage.start("a", "b")
+        stage.publish("a")
+        stage.until("progress")
+        stage.publish("a", "b")
+        stage.publish("b", leaving=("a",))
+        stage.end("a")
+        (tmp_path / "stop").touch()
+        stage.end("b")
+        (left,) = stage.heard("left")
+        steps = [m["step"] for m in stage.heard("joined", node="b")]
+        assert 0 < steps[0] <= left["step"] <= steps[-1], "b goes on where a has left"

@@ -113,7 +113,7 @@ class MemberGroup(SingleProcess):
         """As `SingleProcess.agree`: on the next generation, and on the end of the run."""
         if self._flag is not None:
             return  # another optimiser's gradients, of the same step
-        offer = self._membership.offer(self.group.generation)
+        offer = self._membership.offer(self.group.generation, self.working)
         flag = torch.tensor([offer, -offer, int(not self._stopped.is_said), *self._digests()])
         with contextlib.suppress(GroupBroken):  # the gradients' exchange will fail as well, and be handled
             self._flag = (flag, self.group.begin_all_reduce(flag, dist.ReduceOp.MIN))

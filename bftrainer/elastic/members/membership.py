@@ -64,17 +64,29 @@ class Membership:
 
     # for the training loop
 
-    def offer(self, generation: int) -> int:
-        """The generation to which this member of `generation` could switch right now; else `generation`."""
+    def offer(self, generation: int, holders: Collection[int]) -> int:
+        """The generation to which this member of `generation` could switch right now; else `generation`.
+
+        `holders`: the ranks that have the state. While none of them stays, but one that is receiving it, no
+        member offers to switch: the state would be lost with those that leave.
+        """
         with self._changed:
             published = self._published
             if self._stopped:
                 return generation + 1  # alone, that is agreed; with others, they will break away
+            if not self._keeps_state(holders):
+                return generation
             if self._orders.node in published.leaving:
                 return published.generation
             if self._formed is not None and self._formed.generation == published.generation:
                 return published.generation
             return generation
+
+    def _keeps_state(self, holders: Collection[int]) -> bool:
+        if self._entered is None:
+            return True
+        present, staying = self._entered[1], set(self._published.members)
+        return staying.isdisjoint(present.members) or any(present.node(rank) in staying for rank in holders)
 
     def switch(self, generation: int) -> Group:
         """The group of a generation that all members have offered.
@@ -236,8 +248,11 @@ class Published:
 
     def nodes(self, ranks: Iterable[int]) -> int:
         """On how many nodes these ranks are."""
-        ends = list(accumulate(self._counts))
-        return len({bisect_right(ends, rank) for rank in ranks})
+        return len({self.node(rank) for rank in ranks})
+
+    def node(self, rank: int) -> str:
+        """The node of a rank."""
+        return self.members[bisect_right(list(accumulate(self._counts)), rank)]
 
     @property
     def _counts(self) -> Sequence[int]:

@@ -18,7 +18,7 @@ from bftrainer.elastic.loop import progress, steps
 from bftrainer.elastic.loop.member_group import MemberGroup
 from bftrainer.elastic.loop.observers import Observers, ReplicasDiffer
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
-from bftrainer.elastic.members.membership import Membership
+from bftrainer.elastic.members.membership import Membership, Published
 from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.process import warnings
 from bftrainer.elastic.process.channel import Orders
@@ -98,7 +98,7 @@ def test_what_is_known_at_the_end_of_a_steps_work_still_counts_for_this_step(
     monkeypatch.setattr(found, "_join", lambda group: entered.append(group.generation))
     assert found.begin_step()
     monkeypatch.setattr(
-        found._membership, "offer", lambda generation: 4
+        found._membership, "offer", lambda generation, holders: 4
     )  # formed while the step was computed
     found.stop()
     found.agree()
@@ -122,6 +122,8 @@ def test_of_two_ranks_one_with_all_samples_sends_its_gradients(
         )
         monkeypatch.setattr(peers, "finish", lambda: True)
         peers.group, peers._hand_over.working = Group(2, 0, size), working  # type: ignore[attr-defined]
+        members = Published(2, ("a", "b", "c")[:size], ())
+        peers._membership._entered = peers.group, members  # type: ignore[attr-defined]
         run._steps.joined()
         train(run)
     assert begun == [only]

@@ -12,7 +12,7 @@ import torch
 
 from bftrainer.elastic.members import patience
 from bftrainer.elastic.members.group import Group, GroupBroken
-from bftrainer.elastic.members.membership import Leave, Membership
+from bftrainer.elastic.members.membership import Leave, Membership, Published
 from bftrainer.elastic.members.patience import Occupied, Patience
 from tests.support.agent_end import AgentEnd, agent_of, until
 from tests.support.two_ranks import on_two_ranks
@@ -36,15 +36,27 @@ def test_an_older_membership_than_the_last_is_ignored(
 ) -> None:
     agent, membership = agent_and_membership
     agent.say("regroup", generation=5, **ALONE)
-    until(lambda: membership.offer(1) == 5)
+    until(lambda: membership.offer(1, (0,)) == 5)
     agent.say("regroup", generation=4, members=[], leaving=["a"])
     with pytest.raises(AssertionError):
-        until(lambda: membership.offer(1) != 5, timeout_s=0.3)
+        until(lambda: membership.offer(1, (0,)) != 5, timeout_s=0.3)
     agent.say("regroup", generation=5, members=[], leaving=["a"])
     agent.say("regroup", generation=6, **ALONE)
-    until(lambda: membership.offer(1) != 5)
+    until(lambda: membership.offer(1, (0,)) != 5)
     assert membership.next(1).generation == 6
     assert not membership.dissolved
+
+
+def test_none_leaves_with_a_state_that_a_member_that_stays_is_receiving(
+    agent_and_membership: tuple[AgentEnd, Membership],
+) -> None:
+    agent, membership = agent_and_membership
+    membership._entered = Group(4, 0, 2), Published(4, ("a", "b"), ())
+    agent.say("regroup", generation=5, members=["b"], leaving=["a"])
+    until(lambda: membership.offer(4, (0, 1)) == 5)
+    assert membership.offer(4, (0,)) == 4, "b is receiving it"
+    agent.say("regroup", generation=6, members=[], leaving=["a", "b"])
+    until(lambda: membership.offer(4, (0,)) == 6)
 
 
 def test_entries_of_another_generation_are_dropped(
@@ -72,9 +84,9 @@ def test_a_generation_that_has_been_overtaken_cannot_be_entered(
 ) -> None:
     agent, membership = agent_and_membership
     agent.say("regroup", generation=5, **ALONE)
-    until(lambda: membership.offer(1) == 5)
+    until(lambda: membership.offer(1, (0,)) == 5)
     agent.say("regroup", generation=6, **ALONE)
-    until(lambda: membership.offer(1) == 6)
+    until(lambda: membership.offer(1, (0,)) == 6)
     with pytest.raises(GroupBroken, match="generation 5 has been overtaken"):
         membership.switch(5)
     assert membership.switch(6).generation == 6
@@ -123,13 +135,13 @@ def test_those_that_join_learn_that_a_member_is_busy(
         return [(m["generation"], m["seconds"] > 50) for m in agent.hear() if m["type"] == "busy"]
 
     agent.say("regroup", generation=5, **ALONE)
-    until(lambda: membership.offer(1) == 5)
+    until(lambda: membership.offer(1, (0,)) == 5)
     membership.busy(60.0)
     agent.say("regroup", generation=6, **ALONE)
     until(lambda: told() == [(5, True), (6, True)])
     membership.busy(0.0)
     agent.say("regroup", generation=7, **ALONE)
-    until(lambda: membership.offer(1) == 7)
+    until(lambda: membership.offer(1, (0,)) == 7)
     assert told() == [(5, True), (6, True), (6, False)]
 
 
