@@ -112,10 +112,10 @@ class MemberGroup(SingleProcess):
     def agree(self) -> None:
         """As `SingleProcess.agree`: on the next generation, and on the end of the run."""
         if self._flag is not None:
-            return  # another optimiser's gradients, of the same step
+            return  # they have begun to, in this step
         offer = self._membership.offer(self.group.generation, self.working)
         flag = torch.tensor([offer, -offer, int(not self._stopped.is_said), *self._digests()])
-        with contextlib.suppress(GroupBroken):  # the gradients' exchange will fail as well, and be handled
+        with contextlib.suppress(GroupBroken):  # the next exchange of gradients fails as well, and is handled
             self._flag = (flag, self.group.begin_all_reduce(flag, dist.ReduceOp.MIN))
 
     def settle(self) -> None:

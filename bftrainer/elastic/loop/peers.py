@@ -95,8 +95,8 @@ class SingleProcess:
         return True
 
     def agree(self) -> None:
-        """The gradients are about to be exchanged: begin to exchange what all have to agree on, too. `taken`
-        needs the result; so it costs next to nothing, and is as recent as it can be."""
+        """Begin to exchange what all have to agree on, once a step: with the gradients, or before the update.
+        `taken` needs the result; so it costs next to nothing, and is as recent as it can be."""
 
     def settle(self) -> None:
         """Wait for background transfers, because parameters are about to change.

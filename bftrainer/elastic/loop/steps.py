@@ -27,6 +27,9 @@ from bftrainer.messages.loop import (
     ZEROED,
 )
 
+LONG_BYTES = 8 << 20
+"""The gradients of smaller models take hardly longer than an agreement, which then goes along with them."""
+
 
 class StepTaker:
     """Takes the steps of a run, one turn of the script's loop each."""
@@ -45,6 +48,7 @@ class StepTaker:
         """Called after those that end an epoch."""
         self._is_in_hook = False
         self._has_told_of_parts = False
+        self._exchanges_little = parts.trained.nbytes < LONG_BYTES
         self._trains: dict[str, bool] = {}  # whether a model was in training mode when the loop began
 
     @property
@@ -231,7 +235,8 @@ class StepTaker:
         assert turn is not None  # noqa: S101  within a turn
         try:
             self._peers.group.check()
-            self._peers.agree()
+            if self._exchanges_little:
+                self._peers.agree()
             self._averaging.finish(name)
             if turn.share.ranks < len(self._peers.working) and not self._averaging.needs_batch:
                 group, first = self._peers.group, self._peers.working[0]
@@ -239,6 +244,7 @@ class StepTaker:
                 takes = self._peers.place is not None and not turn.share.size
                 self._parts.kept_buffers.follow(group, first, takes=takes)
             self._peers.settle()
+            self._peers.agree()  # what is published during a long exchange counts for this step, too
         except GroupBroken as error:
             self._update.clear()
             turn.broken = error

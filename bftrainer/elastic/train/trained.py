@@ -45,6 +45,11 @@ class Trained:
         object.__setattr__(self, "_every", [*every.values()])
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of all parameters."""
+        return sum(p.nbytes for p in self._every)
+
+    @property
     def is_several(self) -> bool:
         """Whether a step of the run consists of steps of several optimisers, in the order of the script."""
         return len(self.optimizers) > 1

@@ -106,6 +106,26 @@ def test_what_is_known_at_the_end_of_a_steps_work_still_counts_for_this_step(
     assert entered == [4] and found.is_stopped
 
 
+def test_an_order_to_leave_that_comes_during_a_long_exchange_counts_for_this_step(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(steps, "LONG_BYTES", 0)
+    with agent_of(monkeypatch, tmp_path, samples=100 * LENGTH) as (agent, orders):
+        run = run_of(orders, monkeypatch, epochs=100)
+        finish, membership = run._parts.averaging.finish, run._parts.peers._membership  # type: ignore[attr-defined]
+
+        def exchanged(name: str) -> None:
+            finish(name)
+            agent.say("regroup", generation=3, members=[], leaving=["a"])
+            until(lambda: membership.offer(2, (0,)) == 3)
+
+        monkeypatch.setattr(run._parts.averaging, "finish", exchanged)
+        agent.say("regroup", generation=2, members=["a"], leaving=[])
+        with pytest.raises(SystemExit):
+            train(run)
+        assert run.position.step == 1
+
+
 @pytest.mark.parametrize(("size", "working", "only"), [(2, (0,), 0), (2, (0, 1), None), (3, (0,), None)])
 def test_of_two_ranks_one_with_all_samples_sends_its_gradients(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, size: int, working: tuple[int, ...], only: int | None
