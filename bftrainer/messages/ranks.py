@@ -189,3 +189,11 @@ COUNTS_BACK = Diagnostic(
     "Samples that begin anew in each epoch never reach the spec's work, and `list` says that there is no "
     "progress. Speeds are measured only where they go up. Steps tell what a change of nodes has lost.",
 )
+NORM_SHARES = Diagnostic(
+    229,
+    "the model's batch normalisation sees {few} samples at once on {fewest} ranks, and {many} on {most}",
+    "{cure}. Or take GroupNorm or LayerNorm, or one number of nodes",
+    "It compares the samples that a rank computes at once, so that other weights come out on other numbers "
+    "of nodes. Of a single sample it has nothing to compare, and may end the script. See "
+    "[Batch normalisation](your-script.md#batch-normalisation).",
+)

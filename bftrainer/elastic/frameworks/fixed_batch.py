@@ -35,6 +35,11 @@ def cut(total: int, size: int, at_most: int | None = None) -> Cut:
     return Cut(share // parts, parts)
 
 
+def at_once(total: int, sizes: Sequence[int], at_most: int | None = None) -> dict[int, int]:
+    """The samples that a rank computes at once, by the number of ranks: of sizes that all cut `total`."""
+    return {n: cut(total, n, at_most).samples for n in islice(sizes, MOST_SIZES)}
+
+
 def require_even(total: int, sizes: Sequence[int]) -> None:
     """Check that every one of these numbers of nodes, which ascend, cuts a global batch evenly.
 

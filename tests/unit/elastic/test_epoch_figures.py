@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from bftrainer.elastic.frameworks.lightning import epoch_figures
+from bftrainer.elastic.frameworks.lightning.step_figures import StepFigures
 
 
 def metric(kind: str, value: float, count: int = 0, *, rank_zero_only: bool = False) -> SimpleNamespace:
@@ -67,3 +68,26 @@ def test_a_lightning_without_such_results_keeps_nothing() -> None:
     assert epoch_figures.collect(SimpleNamespace()) == {}
     kept = {"a": [1.0, 1.0, "sum"]}
     assert epoch_figures.add(SimpleNamespace(), kept, size=1) == kept
+
+
+def test_a_steps_figures_are_those_of_all_its_micro_batches() -> None:
+    kinds = ("mean", "sum", "max", "min")
+    metrics = {kind: metric(kind, 0.0) for kind in (*kinds, "seldom")}
+    for each in metrics.values():
+        each.meta.on_step, each.meta.is_sum_reduction = True, each is metrics["sum"]
+    figures, training = StepFigures(), trainer(**metrics)
+    for step in ([1.0, 5.0, 3.0], [2.0, 2.0, 8.0]):
+        for at, value in enumerate(step):
+            for kind in kinds:
+                metrics[kind]._forward_cache = torch.tensor(value)
+            if value == 5:
+                metrics["seldom"]._forward_cache = torch.tensor(value)
+            figures.after_part(training, is_last=at == 2)
+        found = {kind: float(each._forward_cache) for kind, each in metrics.items()}
+        assert found == {
+            "mean": sum(step) / 3,
+            "sum": sum(step),
+            "max": max(step),
+            "min": min(step),
+            "seldom": 5,
+        }

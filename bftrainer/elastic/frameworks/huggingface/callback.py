@@ -22,8 +22,9 @@ from typing import Any
 from bftrainer.elastic.attach.checkpoints import begin_training
 from bftrainer.elastic.attach.collectives import highest, require_same_start
 from bftrainer.elastic.attach.job import attach
+from bftrainer.elastic.frameworks.batch_norm import watch_batch_norm
 from bftrainer.elastic.frameworks.data_check import tell_of_other_data
-from bftrainer.elastic.frameworks.fixed_batch import cut, require_even
+from bftrainer.elastic.frameworks.fixed_batch import at_once, cut, require_even
 from bftrainer.elastic.frameworks.huggingface.arguments import (
     require_arguments,
     require_data,
@@ -89,6 +90,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self.checkpoint = _newest(Path(self.output_dir), tidy=self._job.rank == 0)
         """What `train` is to resume from; None at the start."""
         self._cut: int | None = None  # the global batch that has been cut evenly
+        self._at_once: dict[int, int] = {}
         self._is_cut = False  # in several micro-batches, where nodes are few
         self._batch = 0
         self._figures: dict[str, float] = {}
@@ -109,7 +111,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         """
         require_even(total, self._job.sizes)
         samples, parts = cut(total, self._job.size, at_most)
-        self._cut = total
+        self._cut, self._at_once = total, at_once(total, self._job.sizes, at_most)
         self._is_cut = cut(total, self._job.sizes[0], at_most).micro_batches > 1
         return {"per_device_train_batch_size": samples, "gradient_accumulation_steps": parts}
 
@@ -139,6 +141,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                 require_smoothing_by_items(LabelSmoother, model)
             if not getattr(args, "torch_compile", False):  # which would compile the watching, too
                 watch_first_loss(model)
+                watch_batch_norm(model, self._at_once)
             self._at_start = AsAtStart(model)
         require_same_start(state.global_step)
         before = _mark(Path(self.checkpoint)) if self.checkpoint else {}

@@ -23,9 +23,10 @@ from bftrainer.elastic.attach import step_files
 from bftrainer.elastic.attach.checkpoints import begin_training
 from bftrainer.elastic.attach.collectives import require_same_start
 from bftrainer.elastic.attach.job import attach
+from bftrainer.elastic.frameworks.batch_norm import watch_batch_norm
 from bftrainer.elastic.frameworks.data_check import tell_of_other_data
 from bftrainer.elastic.frameworks.even_batches import EvenBatches
-from bftrainer.elastic.frameworks.fixed_batch import cut, require_even
+from bftrainer.elastic.frameworks.fixed_batch import at_once, cut, require_even
 from bftrainer.elastic.frameworks.lightning import epoch_figures
 from bftrainer.elastic.frameworks.lightning.counts import (
     figures,
@@ -37,6 +38,7 @@ from bftrainer.elastic.frameworks.lightning.counts import (
     whole_training,
 )
 from bftrainer.elastic.frameworks.lightning.files import CheckpointFiles
+from bftrainer.elastic.frameworks.lightning.step_figures import StepFigures
 from bftrainer.elastic.frameworks.model_check import AsAtStart, Restored
 from bftrainer.elastic.frameworks.pending_gradients import OpenWindows
 from bftrainer.elastic.frameworks.replica_check import SameWeights
@@ -116,6 +118,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._job = attach(folder)
         require_even(batch, self._job.sizes)
         self._batch, self._cut = batch, cut(batch, self._job.size, at_most)
+        self._at_once = at_once(batch, self._job.sizes, at_most)
         self._accumulates = at_most is not None and batch > at_most  # on some number of nodes
         self._folder = Path(self._job.checkpoint_dir or folder)
         if self._job.rank == 0:
@@ -129,7 +132,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._files, self._data = CheckpointFiles(self._job), dict[str, str]()
         self._same = SameWeights(WEIGHTS_APART)
         self._restored: Restored | None = None
-        self._windows = OpenWindows(())
+        self._step_figures, self._windows = StepFigures(), OpenWindows(())
         self._figures: epoch_figures.Kept = {}  # of the epoch under way, up to the checkpoint
         self._logged: dict[str, Any] = {}  # the last of each figure before this start
 
@@ -194,8 +197,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             )
         weights = checkpoint.get("current_model_state", checkpoint.get("state_dict", {}))  # beside an average
         self._restored = Restored(weights, NOT_RESTORED)
-        self._figures, self._logged = before.get("figures", {}), before.get("metrics", {})
-        self._data = before.get("data", {})
+        self._figures, self._logged, self._data = (before.get(k, {}) for k in ("figures", "metrics", "data"))
         self._files.resume(before.get("files"))
         self._resumed = recount(checkpoint, before["micro_batches"], self._cut.micro_batches)
         require_goes_on(trainer, *self._resumed)
@@ -233,13 +235,13 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             raise RefusedError(OWN_LOADER.say())
         go_on_with(trainer, self._logged)
         require_schedulers(trainer, accumulates=self._accumulates)
-        is_shared = self._accumulates or self._job.sizes[-1] > 1
-        require_one_loss(trainer, pl_module, is_shared=is_shared)
+        require_one_loss(trainer, pl_module, is_shared=self._accumulates or self._job.sizes[-1] > 1)
         self._data = tell_of_other_data(trainer.train_dataloader.dataset, self._data)
         tell_of_callbacks(trainer, pl_module, self._resumed, self._files.is_own)
         tell_of_parts(trainer, pl_module, accumulates=self._accumulates)
         tell_of_lengths(trainer, whole_training(trainer, pl_module, self._batches.steps))
         tell_of_validations(trainer, self._batches.steps, accumulates=self._accumulates)
+        watch_batch_norm(pl_module, self._at_once)
         self._at_start = AsAtStart(pl_module)
         self._windows = OpenWindows(getattr(trainer, "optimizers", ()))
         self._job.listen_for_sigterm()
@@ -260,6 +262,12 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             resume_windows(trainer)
         self._restored = None
         self._windows.batch_begins()
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Have a step's figures be those of all its micro-batches."""
+        self._step_figures.after_part(trainer, is_last=not (batch_idx + 1) % self._cut.micro_batches)
 
     def after_batch(self, trainer: Any, pl_module: Any, batch_idx: int) -> None:
         """After a step and all hooks at its end: report, and agree with all ranks whether to save and stop.
