@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import errno
+import http.client
 import json
-import math
 import random
-import socket
-import struct
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from email.message import Message
 from pathlib import Path
-from typing import Any, TypeVar
-
-import aiohttp
-from yarl import URL
+from typing import Any
+from urllib.parse import quote, urlencode
 
 from bftrainer.api.listing import LEFT_OUT, MAX_ENDED, MAX_ROWS, NEXT, RETRIED, WAITING_LEFT_OUT
 from bftrainer.api.munge import SCHEME, Munge, digest
-from bftrainer.api.received import Allowance, OddAnswerError, ResponseLimits, number
+from bftrainer.api.received import Allowance, BoundedSocket, OddAnswerError, ResponseLimits, number
 from bftrainer.errors import BftrainerError
 
 TIMEOUT_S = 30.0
 """An answer may take so long, with all tries."""
-SILENT_S = 60.0
-"""A stream that brings nothing for so long has lost its daemon, which sends beats."""
 RETRY_S = 1.0
 """When a request is sent again that the daemon did not take."""
 MOST_SAID = 20_000
 """So many characters of an error of the daemon are shown."""
 
-Answered = TypeVar("Answered")
+Headers = Mapping[str, str] | Message
 
 
 class DaemonError(BftrainerError):
@@ -57,8 +49,10 @@ class Client:
         self, where: Path | str, munge: Munge | None = None, bounds: ResponseLimits | None = None
     ) -> None:
         bounds = bounds or ResponseLimits()
-        self._where, self._munge, self._most_mb = where, munge, bounds.most_mb
-        self._patience_s = bounds.patience_s or TIMEOUT_S
+        self.where = where
+        self.patience_s = bounds.patience_s or TIMEOUT_S
+        """How long it waits for an answer, or for a connection."""
+        self._munge, self._most_mb = munge, bounds.most_mb
 
     def call(self, method: str, path: str, *, body: Any = None, **query: Any) -> Any:
         """Send one request to the route `path` under /v1 and return the answer's JSON.
@@ -68,7 +62,7 @@ class Client:
                 then the message is the daemon's.
             MungeError: munge makes no credential.
         """
-        return self._run(self._call(method, path, body, query, Allowance(self._most_mb)))[0]
+        return self._call(method, path, body, query, Allowance(self._most_mb))[0]
 
     def trainers(self, ended: int, *, every: bool = False) -> TrainerList:
         """Return the trainers that have not ended and `ended` of those that ended last, in order of arrival.
@@ -141,29 +135,24 @@ class Client:
             skip, over = skip + len(page), number(headers, LEFT_OUT) if page else 0
         return TrainerList([found[id_] for id_ in sorted(found)], waiting, over)
 
-    def _page(self, path: str, query: dict[str, Any], allowance: Allowance) -> tuple[Any, Mapping[str, str]]:
+    def _page(self, path: str, query: dict[str, Any], allowance: Allowance) -> tuple[Any, Headers]:
         allowance.check_time()
-        return self._run(self._call("GET", path, None, query, allowance))
+        return self._call("GET", path, None, query, allowance)
 
-    def _run(self, call: Coroutine[Any, Any, Answered]) -> Answered:
-        with asyncio.Runner(loop_factory=partial(_PatientLoop, self._patience_s)) as runner:
-            return runner.run(call)
-
-    async def _call(
-        self, method: str, path: str, body: Any, query: dict[str, Any], allowance: Allowance
-    ) -> tuple[Any, Mapping[str, str]]:
+    def _call(
+        self, method: str, path: str, body: Any, query: Mapping[str, Any], allowance: Allowance
+    ) -> tuple[Any, Headers]:
         """Send a request; where the daemon takes none at the moment, again and again in time."""
-        params = {key: str(value) for key, value in query.items() if value is not None}
-        url = self._url(path, params)
+        target = target_of(path, query)
         try:
             data = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             quoted = ascii(error.object[max(0, error.start - 40) : error.end])
             raise DaemonError(f"{quoted} is no text in UTF-8; rename the file or folder") from error
-        deadline = time.monotonic() + self._patience_s
+        deadline = time.monotonic() + self.patience_s
         while True:
             try:
-                answer, found = await self._send(method, url, data, deadline - time.monotonic(), allowance)
+                answer, found = self._send(method, target, data, deadline, allowance)
             except _BusyError as error:
                 refused = str(error)
             else:
@@ -172,129 +161,96 @@ class Client:
                 refused = _said(found) or f"status {answer.status}"
             wait_s = RETRY_S * random.uniform(1.0, 1.5)  # noqa: S311  clients do not all come back at once
             if time.monotonic() + wait_s > deadline:
-                raise DaemonError(f"the daemon at {self._where} takes no requests of yours now: {refused}")
-            await asyncio.sleep(wait_s)
+                raise DaemonError(f"the daemon at {self.where} takes no requests of yours now: {refused}")
+            time.sleep(wait_s)
         if answer.status >= 400:
             raise DaemonError(_said(found) or f"the daemon answered {answer.status} to {method} {path}")
         return found, answer.headers
 
-    @asynccontextmanager
-    async def stream(
-        self, method: str, path: str, query: Mapping[str, str], data: bytes = b""
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send one request to a path under /v1; its answer is read as it comes, whatever its status is.
+    async def headers(self, method: str, target: str, data: bytes) -> dict[str, str]:
+        """The headers of a request, with a credential where the daemon is on another machine.
 
         Raises:
-            DaemonError: No daemon answers, or it falls silent.
-            MungeError: munge makes no credential.
+            MungeError: munge makes none.
         """
-        url, connector = self._url(path, query), self._connector()
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._patience_s, sock_read=SILENT_S)
-        session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
-        try:
-            async with (
-                session,
-                session.request(
-                    method,
-                    url,
-                    data=data,
-                    headers=await self._headers(method, url, data),
-                    allow_redirects=False,
-                ) as answer,
-            ):
-                yield answer
-        except TimeoutError as error:
-            raise DaemonError(f"the daemon at {self._where} has fallen silent; see its log") from error
-        except (aiohttp.ClientConnectorError, FileNotFoundError) as error:
-            raise DaemonError(self._unanswered(error)) from error
-        except aiohttp.ClientError as error:
-            raise DaemonError(f"the daemon at {self._where} has closed the connection") from error
-
-    def _url(self, path: str, query: Mapping[str, str]) -> URL:
-        there = "bftrainer" if isinstance(self._where, Path) else self._where
-        return URL(f"http://{there}").joinpath("v1", *path.split("/")).update_query(query)
-
-    def _connector(self) -> aiohttp.UnixConnector | None:
-        return aiohttp.UnixConnector(path=str(self._where)) if isinstance(self._where, Path) else None
-
-    async def _headers(self, method: str, url: URL, data: bytes) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if self._munge is not None:
-            credential = await self._munge.encode(digest(method, url.raw_path_qs, data))
+            credential = await self._munge.encode(digest(method, target, data))
             headers["Authorization"] = f"{SCHEME} {credential}"
         return headers
 
-    async def _send(
-        self, method: str, url: URL, data: bytes, left_s: float, allowance: Allowance
-    ) -> tuple[aiohttp.ClientResponse, Any]:
+    def _send(
+        self, method: str, target: str, data: bytes, deadline: float, allowance: Allowance
+    ) -> tuple[http.client.HTTPResponse, Any]:
         """Send one request; return the answer and its JSON.
 
         Raises:
             _BusyError: Nothing was done, and the request can be sent again.
             DaemonError: There is no answer, or none of a daemon.
         """
-        headers, connector = await self._headers(method, url, data), self._connector()
-        timeout = aiohttp.ClientTimeout(total=max(0.1, left_s))
+        headers = asyncio.run(self.headers(method, target, data))
         order = "" if method == "GET" else "; the order may have been carried out: see bftrainer list"
+        connection, is_sent = http.client.HTTPConnection(self.host), True
         try:
-            async with (
-                aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session,
-                session.request(method, url, data=data, headers=headers, allow_redirects=False) as answer,
-            ):
-                return answer, await allowance.read(answer)
+            connection.sock = self._connected(deadline)
+            try:
+                connection.request(method, target, data or None, headers)
+            except (BrokenPipeError, ConnectionResetError):  # it may have answered before it closed
+                is_sent = False
+            answer = connection.getresponse()
+            return answer, allowance.read(answer)
         except TimeoutError as error:
             raise DaemonError(
-                f"the daemon at {self._where} has not answered within {self._patience_s:g} s: it is busy or "
+                f"the daemon at {self.where} has not answered within {self.patience_s:g} s: it is busy or "
                 f"stuck; try again, or see its log{order}"
             ) from error
-        except (aiohttp.ClientConnectorError, FileNotFoundError) as error:
-            if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno == errno.EAGAIN:
-                raise _BusyError("too many clients wait for it") from error
-            raise DaemonError(self._unanswered(error)) from error
-        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-            never_there = isinstance(error, OSError) and error.errno == errno.ENOTCONN  # too many wait
-            if method == "GET" or never_there:
+        except OSError as error:
+            if method == "GET" or not is_sent:
                 raise _BusyError("it closes the connection") from error
             raise DaemonError(
-                f"the daemon at {self._where} closed the connection and gave no answer{order}"
+                f"the daemon at {self.where} closed the connection and gave no answer{order}"
             ) from error
-        except (aiohttp.ClientError, OddAnswerError, ValueError, RecursionError) as error:
+        except (http.client.HTTPException, OddAnswerError, ValueError, RecursionError) as error:
             raise self._odd(error) from error
+        finally:
+            connection.close()
+
+    def _connected(self, deadline: float) -> BoundedSocket:
+        try:
+            return BoundedSocket.to(self.where, deadline)
+        except BlockingIOError as error:
+            raise _BusyError("too many clients wait for it") from error
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise DaemonError(self.unanswered(error)) from error
+
+    @property
+    def host(self) -> str:
+        """What requests name as the daemon's machine."""
+        return "bftrainer" if isinstance(self.where, Path) else self.where
 
     def _odd(self, error: Exception) -> DaemonError:
         said = str(error) or type(error).__name__
-        return DaemonError(f"what answers at {self._where} does not answer like a daemon: {said[:300]}")
+        return DaemonError(f"what answers at {self.where} does not answer like a daemon: {said[:300]}")
 
-    def _unanswered(self, error: Exception) -> str:
-        if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, PermissionError):
-            return f"the daemon at {self._where} is not for you: its socket is its owner's"
-        if isinstance(self._where, Path):
+    def unanswered(self, error: OSError) -> str:
+        """What to say where no daemon takes a connection."""
+        if isinstance(error, PermissionError):
+            return f"the daemon at {self.where} is not for you: its socket is its owner's"
+        if isinstance(self.where, Path):
             return (
-                f"no daemon answers at {self._where}; start one with: bftrainer daemon (without Slurm: "
+                f"no daemon answers at {self.where}; start one with: bftrainer daemon (without Slurm: "
                 "bftrainer daemon --scheduler local), or name another --state-dir"
             )
-        return f"no daemon answers at {self._where}; is the setting server right? It names listen_users there"
+        return f"no daemon answers at {self.where}; is the setting server right? It names listen_users there"
 
 
-class _PatientLoop(asyncio.SelectorEventLoop):
-    """Waits for its turn where many clients connect to a Unix socket; asyncio's own loop gives up at once."""
-
-    def __init__(self, patience_s: float) -> None:
-        super().__init__()
-        self._patience_s = patience_s
-
-    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
-        """Connect a socket, which is in the queue meanwhile."""
-        if sock.family != socket.AF_UNIX:
-            await super().sock_connect(sock, address)
-            return
-        patience = struct.pack("ll", math.ceil(self._patience_s), 0)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
-        sock.setblocking(True)
-        try:
-            await self.run_in_executor(None, sock.connect, address)
-        finally:
-            sock.setblocking(False)
+def target_of(path: str, query: Mapping[str, Any]) -> str:
+    """A route `path` under /v1 and a query, as they are sent; what is None is left out."""
+    asked = {key: str(value) for key, value in query.items() if value is not None}
+    there = "/".join(quote(part, safe="") for part in path.split("/"))
+    return f"/v1/{there}" + (f"?{urlencode(asked)}" if asked else "")
 
 
 class _BusyError(Exception):

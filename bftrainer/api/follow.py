@@ -1,19 +1,66 @@
-"""Follows the daemon's feed: keeps the state that it tells of, and asks anew where the daemon says so."""
+"""Follows what the daemon sends as it comes: its feed, of which the state is kept, and answers for others."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from bftrainer.api.client import Client, DaemonError
+import aiohttp
+from yarl import URL
+
+from bftrainer.api.client import Client, DaemonError, target_of
 
 MOST_BYTES = 100_000_000
 """One event has no more: that of a whole state of the largest machines has a tenth of it."""
+SILENT_S = 60.0
+"""A stream that brings nothing for so long has lost its daemon, which sends beats."""
 KEYS = {"trainers": "id", "nodes": "node", "studies": "id"}
 """The parts of the feed that consist of rows, and what names a row."""
+
+
+@asynccontextmanager
+async def streamed(
+    client: Client, method: str, path: str, query: Mapping[str, str], data: bytes = b""
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """Send one request to a path under /v1; its answer is read as it comes, whatever its status is.
+
+    Raises:
+        DaemonError: No daemon answers, or it falls silent.
+        MungeError: munge makes no credential.
+    """
+    target, where = target_of(path, query), client.where
+    connector = aiohttp.UnixConnector(path=str(where)) if isinstance(where, Path) else None
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=client.patience_s, sock_read=SILENT_S)
+    session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
+    try:
+        async with (
+            session,
+            session.request(
+                method,
+                URL(f"http://{client.host}{target}", encoded=True),
+                data=data,
+                headers=await client.headers(method, target, data),
+                allow_redirects=False,
+            ) as answer,
+        ):
+            yield answer
+    except TimeoutError as error:
+        raise DaemonError(f"the daemon at {where} has fallen silent; see its log") from error
+    except aiohttp.ClientConnectorError as error:
+        raise DaemonError(client.unanswered(error.os_error)) from error
+    except FileNotFoundError as error:
+        raise DaemonError(client.unanswered(error)) from error
+    except aiohttp.ClientError as error:
+        raise DaemonError(f"the daemon at {where} has closed the connection") from error
+
+
+Ask = Callable[..., AbstractAsyncContextManager[aiohttp.ClientResponse]]
+"""Sends a daemon a request by method, path, query and data, as `streamed` does with a client."""
 
 
 @dataclass(slots=True)
@@ -70,7 +117,7 @@ async def _follow(client: Client, parts: str) -> AsyncIterator[FeedState]:
     """Yield the state again and again, after each event, for ever. Raises as `followed`."""
     while True:
         state, parser, ended = FeedState(), EventParser(), False
-        async with client.stream("GET", "feed", {"parts": parts}) as answer:
+        async with streamed(client, "GET", "feed", {"parts": parts}) as answer:
             if answer.status != 200:
                 raise DaemonError(_refusal(answer.status, await answer.content.read(20_000)))
             async for data in answer.content.iter_any():

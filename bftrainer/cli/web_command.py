@@ -6,12 +6,13 @@ import asyncio
 import socket
 import tempfile
 import webbrowser
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.connection import connect, without_certificates
 from bftrainer.cli.shared.options import daemon_options
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input
@@ -53,18 +54,20 @@ def command(
 
     With RECORD, a replay's record (bftrainer replay --out NAME.json.gz), the page shows that instead.
     """
+    with without_certificates():
+        from bftrainer.api.follow import streamed
     from bftrainer.api.transport.listen import bind_loopback
     from bftrainer.web.access import Access
     from bftrainer.web.server import application, hosts_of, serve
 
-    client, recorded = None, b""
+    ask, recorded = None, b""
     if record is not None:
         from bftrainer.replay.record.storage import as_json, read
 
         recorded = as_json(read(record))
     else:
         client = connect(config, state_dir)
-        status = client.call("GET", "status")  # no page without a daemon
+        ask, status = partial(streamed, client), client.call("GET", "status")  # no page without a daemon
         if public and status["settings"]:  # only admins see them
             raise BftrainerError(
                 "--public shows what the user who runs it may see, and you are an admin here: "
@@ -72,7 +75,7 @@ def command(
             )
     bound = bind_loopback(port, "--port")
     access = Access(hosts_of(bound.getsockname()[1], public), public=bool(public))
-    app = application(access, client, record=recorded)
+    app = application(access, ask, record=recorded)
     with tempfile.TemporaryDirectory(prefix="bftrainer-web-") as folder:
         asyncio.run(serve(bound, app, lambda: _tell(bound, access, Path(folder) if browser else None)))
 

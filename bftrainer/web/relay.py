@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from bftrainer import worker_output
-from bftrainer.api.client import Client
+from bftrainer.api.follow import Ask
 from bftrainer.api.listing import LEFT_OUT, NEXT, WAITING_LEFT_OUT
 from bftrainer.web.access import HEADERS, Access, NotLetInError
 from bftrainer.web.shared_feed import PIECE, SharedFeed, told
@@ -37,9 +37,9 @@ ASKED = (
 class Relay:
     """Asks the daemon for the page; without `orders`, nothing is changed and no output is read."""
 
-    def __init__(self, client: Client, access: Access, *, orders: bool) -> None:
-        self._client, self._access, self._orders = client, access, orders
-        self._feed, self._readers = SharedFeed(client), 0
+    def __init__(self, ask: Ask, access: Access, *, orders: bool) -> None:
+        self._ask, self._access, self._orders = ask, access, orders
+        self._feed, self._readers = SharedFeed(ask), 0
 
     def table(self) -> list[web.RouteDef]:
         """Return the routes."""
@@ -57,7 +57,7 @@ class Relay:
         self._access.check_session(request)
         path = request.path.removeprefix("/v1/")
         query = dict(list(request.query.items())[:MOST_QUERY])
-        async with self._client.stream(request.method, path, query, await request.read()) as answer:
+        async with self._ask(request.method, path, query, await request.read()) as answer:
             kept = (NEXT, LEFT_OUT, WAITING_LEFT_OUT)
             headers = {name: answer.headers[name] for name in kept if name in answer.headers}
             content = {"Content-Type": answer.headers.get("Content-Type", JSON)}
@@ -85,7 +85,7 @@ class Relay:
         """Return the last lines that a trainer's workers printed, or what came after `ends` (node=offset)."""
         self._access.check_session(request)
         path = f"trainers/{request.match_info['id']}"
-        async with self._client.stream("GET", path, {}) as answer:
+        async with self._ask("GET", path, {}) as answer:
             shown = await answer.json()
         if answer.status != 200:
             return web.json_response(shown, status=answer.status)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from aiohttp import web
 
-from bftrainer.api.client import Client
 from bftrainer.api.fields import body_of, text_of
+from bftrainer.api.follow import Ask
 from bftrainer.api.transport.accept import Listener
 from bftrainer.api.transport.admission import Admission, HttpLimits
 from bftrainer.api.transport.connection import whole
@@ -23,8 +23,8 @@ LIMITS = HttpLimits(total=256, each=256, per_second=None, timeout_s=10.0)
 """All connections come from this machine; one that is idle makes room for another."""
 
 
-def application(access: Access, client: Client | None, *, record: bytes = b"") -> web.Application:
-    """Return the server's application; without a `client` it shows the `record` (JSON) of a replay."""
+def application(access: Access, ask: Ask | None, *, record: bytes = b"") -> web.Application:
+    """Return the server's application; without `ask` it shows the `record` (JSON) of a replay."""
 
     def file(kind: str, data: bytes) -> Callable[[web.Request], object]:
         async def send(request: web.Request) -> web.Response:
@@ -41,7 +41,7 @@ def application(access: Access, client: Client | None, *, record: bytes = b"") -
 
     async def about(request: web.Request) -> web.Response:
         access.check_session(request)
-        return web.json_response({"public": access.public, "record": client is None})
+        return web.json_response({"public": access.public, "record": ask is None})
 
     async def recorded(request: web.Request) -> web.Response:
         access.check_session(request)
@@ -51,10 +51,10 @@ def application(access: Access, client: Client | None, *, record: bytes = b"") -
     for address, (kind, data) in files().items():
         app.router.add_get(address, file(kind, data))  # type: ignore[arg-type]
     app.add_routes([web.post("/session", session), web.get("/about", about)])
-    if client is None:
+    if ask is None:
         app.add_routes([web.get("/record", recorded)])
     else:
-        app.add_routes(Relay(client, access, orders=not access.public).table())
+        app.add_routes(Relay(ask, access, orders=not access.public).table())
     return app
 
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from bftrainer.api.client import Client
+from bftrainer.api.follow import Ask
 from bftrainer.errors import BftrainerError
 
 STREAMS = 12
@@ -62,8 +62,8 @@ class FeedLog:
 class SharedFeed:
     """The daemon's feed, for any number of pages."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
         self._logs: dict[FeedLog, asyncio.Task[None]] = {}
 
     def join(self) -> FeedLog:
@@ -83,7 +83,7 @@ class SharedFeed:
 
     async def _fill(self, log: FeedLog) -> None:
         try:
-            async with self._client.stream("GET", "feed", {}) as answer:
+            async with self._ask("GET", "feed", {}) as answer:
                 log.status = answer.status
                 async for piece in answer.content.iter_chunked(PIECE):
                     log.add(piece)

@@ -18,21 +18,21 @@ CERTIFICATES = "SSL_CERT_FILE"
 
 def connect(config: Path | None, state_dir: str | None, patience_s: float | None = None) -> Client:
     """Return a client as `bftrainer.remote.connect` does; HTTP is imported only when a command needs it."""
-    with _without_certificates():
-        from bftrainer import remote
+    from bftrainer import remote
 
     return remote.connect(config, state_dir, patience_s)
 
 
 def changes(client: Client, *parts: str, every_s: float) -> Iterator[FeedState]:
     """Yield whenever the daemon tells that these parts of its feed have changed, as `api.follow.followed`."""
-    from bftrainer.api.follow import followed
+    with without_certificates():
+        from bftrainer.api.follow import followed
 
     return followed(client, *parts, every_s=every_s)
 
 
 @contextmanager
-def _without_certificates() -> Iterator[None]:
+def without_certificates() -> Iterator[None]:
     """While aiohttp is imported it has OpenSSL read all certificates of the machine, which takes longer than
     all else that a command does. Commands talk to a daemon without TLS: no certificate would be needed."""
     before = os.environ.get(CERTIFICATES)

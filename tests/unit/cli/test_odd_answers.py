@@ -23,7 +23,7 @@ def test_an_answer_of_another_form_ends_in_one_message(
     refused = 0
     for odd in ODD:
 
-        async def answer(*_: Any, odd: object = odd) -> tuple[object, dict[str, str]]:
+        def answer(*_: Any, odd: object = odd) -> tuple[object, dict[str, str]]:
             return odd, {}
 
         monkeypatch.setattr(Client, "_call", answer)

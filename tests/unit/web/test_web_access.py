@@ -21,7 +21,7 @@ from tests.support.serving import serving
 
 
 class Asked:
-    """A daemon's client that notes what it is asked, and answers each question with its path."""
+    """A daemon that notes what it is asked, and answers each question with its path."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -73,7 +73,7 @@ def story(tell: Callable[[Page], Awaitable[None]], *, public: bool = False, reco
         bound = socket.create_server(("127.0.0.1", 0))
         port, daemon = bound.getsockname()[1], Asked()
         access = Access(hosts_of(port, ("web.site.org",)), public=public)
-        app = application(access, None if record else daemon, record=record)  # type: ignore[arg-type]
+        app = application(access, None if record else daemon.stream, record=record)
         async with serving(app, bound), aiohttp.ClientSession() as http:
             await asyncio.wait_for(tell(Page(access, daemon, port, http)), 60)
 
@@ -192,7 +192,7 @@ def test_all_pages_follow_over_one_stream_and_places_become_free_again(
 def test_a_page_that_comes_later_is_told_what_came_before() -> None:
     async def run() -> None:
         daemon = Spoken()
-        feed = shared_feed.SharedFeed(daemon)  # type: ignore[arg-type]
+        feed = shared_feed.SharedFeed(daemon.stream)
         early = Reader(feed)
         await daemon.say(b"event: state\ndata: {}\n", b"\nevent: change\ndata: 1\n\n")
         late = Reader(feed)
@@ -224,7 +224,7 @@ def test_a_stream_that_has_told_too_much_ends_and_its_pages_begin_again(
 
     async def run() -> None:
         daemon = Spoken()
-        feed = shared_feed.SharedFeed(daemon)  # type: ignore[arg-type]
+        feed = shared_feed.SharedFeed(daemon.stream)
         reader = Reader(feed)
         await daemon.say(b"a state of any size\n\n", b"its changes")
         await reader.task
