@@ -166,7 +166,7 @@ class World:
             self.take(event)
         now = self.now + 1.0
         state = take(replace(last, time=now), self.state).state
-        trainers = candidates(state)
+        trainers = candidates(state, now)
         question, groups = problem_of(state, trainers, now)
         holders = holders_of(state, trainers, Price.of(question, groups))
         best = solved(holders, ground_of(state, question), time_s)

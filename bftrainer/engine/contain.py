@@ -40,7 +40,7 @@ def contained(state: State, event: Event, solve: Solve) -> Contained:
 
 def _culprits(state: State, now: float) -> tuple[tuple[int, str], ...]:
     found = []
-    for trainer in candidates(state):
+    for trainer in candidates(state, now):
         try:
             problem_of(state, (trainer,), now)
         except Exception as error:  # noqa: BLE001  it is returned

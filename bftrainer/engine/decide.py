@@ -16,6 +16,7 @@ from bftrainer.engine.question import by_user, caps_of, problem_of, shares_now
 from bftrainer.engine.queueing.fair_shares import STEADY, Portion, claim_to_more, entered, shares_of
 from bftrainer.engine.queueing.places import dealt
 from bftrainer.engine.queueing.queue import rank
+from bftrainer.engine.standing import first_in_line
 from bftrainer.engine.state import Solve, State
 from bftrainer.engine.take import without
 from bftrainer.model.gpus import node_of
@@ -37,13 +38,13 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
     Waiting trainers that are given nodes become active. The plan is None if no trainer may have nodes.
     """
     ground = _without_guests(state)
-    asked = candidates(ground)
+    asked = candidates(ground, now)
     if not asked:
         return None, _entered(_allocated(state, {}), {}, now)
     plan, target = _with_pairs(ground, asked, proposed(asked, state.active), now, solve)
     if ground.portion.whole and (lacking := _lacking(ground, asked, target, now)):
         cleared = _cleared(ground, asked, now)
-        others = candidates(cleared)
+        others = candidates(cleared, now)
         other, there = _with_pairs(cleared, others, proposed(others, state.active), now, solve)
         if _lacking(cleared, others, there, now) < lacking:
             asked, plan, target = others, other, there
@@ -240,7 +241,7 @@ def _kept(state: State, t: Trainer, size: int, nodes: frozenset[str]) -> frozens
     return assign({t.id: size}, {t.id: nodes}, nodes, {t.id: frozenset(t.members)})[t.id]
 
 
-def candidates(state: State) -> tuple[Trainer, ...]:
+def candidates(state: State, now: float) -> tuple[Trainer, ...]:
     """The trainers among which nodes are shared out, none while the site drains. Their order decides where
     plans are equally good: those that hold nodes first, then by priority and arrival."""
     if state.draining:
@@ -248,7 +249,7 @@ def candidates(state: State) -> tuple[Trainer, ...]:
     placed = (t for t in state.active.values() if t.id not in state.displaced and not state.set_aside(t))
     found = [t for t in placed if _seats(state, t)]
     if state.settings.max_parallel is None:
-        found = sorted(found + _eligible(state), key=rank)
+        found = sorted(found + _eligible(state, now), key=rank)
         per_trainer = state.settings.nodes_per_trainer
         if per_trainer is not None:
             found = dealt(found, state.settings.user_shares)[: math.ceil(len(state.pool) / per_trainer)]
@@ -262,8 +263,8 @@ def _seats(state: State, t: Trainer) -> bool:
     return len(state.pool) - len(state.gpus.too_few(t.spec, state.pool - t.nodes)) >= t.spec.n_min
 
 
-def _eligible(state: State) -> list[Trainer]:
-    heads = state.waiting.eligible(len(state.pool))
+def _eligible(state: State, now: float) -> list[Trainer]:
+    heads = state.waiting.eligible(len(state.pool), first_in_line(state.settings, now))
     return [t for t in heads if not state.set_aside(t) and _seats(state, t)]
 
 

@@ -1,10 +1,11 @@
-"""Plans that are due though nothing happens: users have their turns by time alone."""
+"""Plans that are due though nothing happens: users have their turns, and trainers weights, by time alone."""
 
 from __future__ import annotations
 
 from bftrainer.engine.queueing.fair_shares import TURN_S
 from bftrainer.engine.state import State
 from bftrainer.model.events import Event, PlanDue
+from bftrainer.model.policy import WeightsBy
 
 
 class PlansDue:
@@ -27,4 +28,6 @@ class PlansDue:
 def due(state: State, now: float) -> float | None:
     """When to plan anew though nothing happens; None: there is no reason to."""
     moments = [t.steady_until for t in state.active.values() if t.nodes and t.steady_until > now]
-    return min(moments + [now + TURN_S] * state.ledger.has_turns, default=None)
+    several = len(state.active) + len(state.waiting) > 1 and bool(state.pool)
+    by_time = several and state.settings.weights_by is not WeightsBy.SPEC
+    return min(moments + [now + TURN_S] * (state.ledger.has_turns or by_time), default=None)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from bftrainer.allocate import metric
-from bftrainer.engine import survival
+from bftrainer.engine import standing, survival
 from bftrainer.engine.gpus.branches import GpuRoom, with_branches
 from bftrainer.engine.node_info import NodeGroups, grouped
 from bftrainer.engine.queueing.fair_shares import EXACT, entitled
@@ -38,16 +38,17 @@ def problem_of(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple
         t_fwd_s = survival.forward_time(state.survival, ages)
     groups = grouped(state, now, t_fwd_s)
     room = GpuRoom.of(pool) if any(t.spec.across for t in trainers) else GpuRoom()
+    every = competing(trainers, state.programs)
+    factors = standing.factors(trainers, every, settings, now).tolist()
     return Problem(
         pool_size=len(pool),
         t_fwd_s=t_fwd_s,
         candidates=tuple(
-            with_branches(_candidate(t, state, estimates, _of_start(costs, t, t_fwd_s), groups, now), t, room)
-            for t, estimates, costs in zip(
-                trainers,
-                competing(trainers, state.programs),
-                costs_of(trainers, state.programs),
-                strict=True,
+            with_branches(
+                _candidate(t, state, estimates, _of_start(costs, t, t_fwd_s), groups, now, factor), t, room
+            )
+            for t, estimates, costs, factor in zip(
+                trainers, every, costs_of(trainers, state.programs), factors, strict=True
             )
         ),
         caps=caps_of(state, trainers, now),
@@ -74,6 +75,7 @@ def _candidate(
     costs: RescaleCosts,
     groups: NodeGroups,
     now: float,
+    factor: float,
 ) -> Candidate:
     settings, points, progress = state.settings, estimates[None].points, estimates[None].progress
     worth_of = partial(
@@ -94,7 +96,7 @@ def _candidate(
         current=len(t.nodes),
         curve=worth_of(points, progress=progress),
         across=worth_of(t.spec.across or (), unit=points),
-        weight=weight_of(t, settings, now),
+        weight=factor * weight_of(t, settings, now),
         costs=costs,
         held=tuple(len(nodes & t.nodes) for _, nodes in groups) if t.nodes else (),
         sizes=t.spec.sizes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from bftrainer.engine.decide import reduced
 from bftrainer.engine.node_info import with_reported
@@ -22,12 +23,12 @@ def restore(
     """The state after a restart at `now`, from stored trainers in order of arrival.
 
     Trainers lose the nodes that are no longer in the pool, and those of another class than most of their
-    nodes; of what is left they keep a size that they allow. Trainers that are not among the active ones lose
-    all nodes; the daemon then stops their workers.
+    nodes; of what is left they keep a size that they allow, and have had it while no daemon ran. Trainers
+    that are not among the active ones lose all nodes; the daemon then stops their workers.
     """
     info = with_reported(settings, {}, pool, {}, now)
     ordered = sorted(
-        (without(t, t.nodes - of_one_class(t.nodes & pool, info)) for t in trainers),
+        (_counted(without(t, t.nodes - of_one_class(t.nodes & pool, info)), now) for t in trainers),
         key=lambda t: (not t.nodes, -t.spec.priority),
     )
     holders = sum(bool(t.nodes) for t in ordered)
@@ -43,6 +44,11 @@ def restore(
         programs=observations_by_program(ordered),
     )
     return with_places(reduced(state))
+
+
+def _counted(t: Trainer, now: float) -> Trainer:
+    """A trainer whose service is counted up to `now`; when it lost others of its nodes is not known."""
+    return t if t.counted_at is None else replace(t, served_s=t.served(now), counted_at=now)
 
 
 def of_one_class(nodes: frozenset[str], info: Mapping[str, NodeInfo]) -> frozenset[str]:

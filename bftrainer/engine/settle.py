@@ -45,7 +45,14 @@ def settle(
         )
         for node in new
     ]
-    now = replace(now, members=members, warm=warm, late=now.late and not members)
+    now = replace(
+        now,
+        members=members,
+        warm=warm,
+        late=now.late and not members,
+        served_s=before.served(time),
+        counted_at=time,
+    )
     if members != before.members:
         now = _changed(before, now, time)
     return (replace(now, generation=generation), actions) if actions else (now, [])

@@ -37,6 +37,7 @@ def step(state: State, event: Event, solve: Solve, *, plan: bool = True) -> Step
         TypeError: `event` is not an event.
     """
     draft = take(event, state)
+    draft.state = _counted(state, draft.state, event.time)
     made, decided = None, draft.state
     if draft.decide:
         made, decided = decide(decided, event.time, solve) if plan else (None, reduced(decided))
@@ -58,3 +59,14 @@ def step(state: State, event: Event, solve: Solve, *, plan: bool = True) -> Step
         plan=made,
         ended=draft.ended,
     )
+
+
+def _counted(before: State, after: State, now: float) -> State:
+    """The state in which the service of trainers that an event has changed is counted up to `now`, with the
+    nodes that they had until then: a decision may depend on it."""
+    changed = {
+        id_: replace(t, served_s=earlier.served(now), counted_at=now)
+        for id_, t in after.active.items()
+        if (earlier := before.active.get(id_)) is not None and earlier is not t
+    }
+    return replace(after, active={**after.active, **changed}) if changed else after

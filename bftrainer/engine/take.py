@@ -169,6 +169,8 @@ def _(event: Measured, state: State) -> Draft:
         return draft
     node_class = state.node_info.get(next(iter(trainer.members), ""), NodeInfo()).node_class
     before = trainer
+    if event.left is not None:
+        trainer = replace(trainer, left=event.left)
     if event.use is not None:
         trainer = pairs.with_use(trainer, event)
         draft.decide = pairs.differs(before, trainer)

@@ -283,6 +283,12 @@ class LaunchedTrainer:
         what = f"its last checkpoint is of step {kept:,}" if kept else "it has no checkpoint yet"
         return f"{what}, and what it did after that, up to step {self.committed:,}, is lost"
 
+    @property
+    def left(self) -> float | None:
+        """The samples that are left to do, as far as its script says."""
+        of = self.reported.of if self.reported else None
+        return None if of is None else float(max(0, of - self.samples))
+
     def left_early(self) -> str:
         """How the end is told where a script left its loop, and ended well, before all its epochs; else
         empty. It may have met what it waited for, or swallowed an error."""

@@ -193,7 +193,7 @@ class Reports:
         speed = (launched.samples - samples) / (now - since)
         if speed > 0 and size == len(launched.members):  # else of an earlier membership, or made up
             measured = Measured(time=now, trainer=launched.id, generation=launched.published, use=use)
-            self._emit(replace(measured, point=(size, speed), batch=launched.batch))
+            self._emit(replace(measured, point=(size, speed), batch=launched.batch, left=launched.left))
 
     def metrics(self, launched: LaunchedTrainer, metrics: said.FreshMetrics) -> None:
         """Rank 0 has reported figures between two reports of progress: keep them with their step."""

@@ -106,7 +106,8 @@ class WorkersReady:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """A measurement of a trainer: its speed, as `point` (nodes, samples/s), or what a rescale up or down
-    cost. `use`: how it used its device meanwhile, where it takes turns; `batch`: its batch, if it adapts."""
+    cost. `use`: how it used its device meanwhile, where it takes turns; `batch`: its batch, if it adapts;
+    `left`: the samples that it has left to do, as far as its script says."""
 
     priority: ClassVar[int] = 6
     time: float
@@ -117,6 +118,7 @@ class Measured:
     down: Cost | None = None
     use: DeviceUse | None = None
     batch: AdaptingBatch | None = None
+    left: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,14 @@ class ShareNodes(StrEnum):
     NO = "no"  # those of one user
 
 
+class WeightsBy(StrEnum):
+    """What trainers count by, beside the weights in their specs."""
+
+    SPEC = "spec"  # nothing else
+    SERVICE = "service"  # the node-time that they have had
+    WORK = "work"  # their rank by the work that they have left
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
     """What a site sets for the decisions. The daemon's `Settings` are wider and explain each setting.
@@ -45,6 +53,9 @@ class EngineSettings:
     solver: str = "highs"
     objective: str = "throughput"
     goodput_power: float = 1.0
+    weights_by: WeightsBy = WeightsBy.SPEC
+    service_threshold_s: float = 14_400.0
+    service_decay: float = 0.5
     t_fwd_s: float | None = 120.0
     max_parallel: int | None = 10
     nodes_per_trainer: float | None = None

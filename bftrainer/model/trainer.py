@@ -258,6 +258,8 @@ class Trainer:
             published since.
         use: How it uses its device where it takes turns, when it was alone there last.
         batch: How its batch adapts; None: it does not, or has not said so.
+        left: The samples that it has left to do, as it has told last; None: it has not.
+        served_s: The node-time that it had up to `counted_at`; None: nothing is counted yet.
         shared: By trainer beside which it took turns: its speed then, where 1 is that alone on these nodes.
     """
 
@@ -281,7 +283,15 @@ class Trainer:
     late: bool = False
     use: DeviceUse | None = None
     batch: AdaptingBatch | None = None
+    left: float | None = None
+    served_s: float = 0.0
+    counted_at: float | None = None
     shared: Mapping[int, float] = field(default_factory=dict)
+
+    def served(self, now: float) -> float:
+        """The node-time (s) that it has had, where its nodes have not changed since it was counted last."""
+        since = now if self.counted_at is None else self.counted_at
+        return self.served_s + len(self.nodes) * max(0.0, now - since)
 
     @property
     def yields(self) -> bool:

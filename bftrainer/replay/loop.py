@@ -23,7 +23,7 @@ from bftrainer.model.events import (
     TrainerSubmitted,
     WorkersReady,
 )
-from bftrainer.model.policy import EngineSettings
+from bftrainer.model.policy import EngineSettings, WeightsBy
 from bftrainer.model.problem import Plan, Problem
 from bftrainer.ports import Clock, Emit
 from bftrainer.replay.tally import Decision, Result, Tally, changed
@@ -123,6 +123,7 @@ class _Loop:
         self.clock = VirtualClock(begin)
         self.launcher = simulate(self.emit, self.clock)
         self.launcher.class_of = state.settings.class_of
+        self.launcher.tells_left = state.settings.weights_by is WeightsBy.WORK
         self._begin, self._observer, self._progress = begin, observer, progress
         self._agenda: list[tuple[float, int, int, Event]] = []  # time, priority, order of arrival
         self._arrivals = count()

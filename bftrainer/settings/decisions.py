@@ -10,7 +10,7 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from bftrainer.messages.files.settings import IN_TWO_CLASSES, ONE_CLASS, PARTS_OF_WHOLE, PLACES_AND_NODES
-from bftrainer.model.policy import DepartureGroups, EngineSettings, Share, ShareNodes
+from bftrainer.model.policy import DepartureGroups, EngineSettings, Share, ShareNodes, WeightsBy
 from bftrainer.settings.checks import nodeset
 from bftrainer.settings.setting import Positive, Section, Setting
 
@@ -94,33 +94,9 @@ class SharingSettings(Section):
         return self
 
 
-class DecisionSettings(SharingSettings):
-    """These decide which trainers hold which nodes. Replays and sweeps have them, too, as options and as
-    parameters: all but `max_failures` and `max_failures_per_h`, as no program fails in a replay.
-    [Formulation](contributing/formulation.md) has the mathematics."""
+class AimSettings(SharingSettings):
+    """Part of the settings that shape decisions: what is maximised."""
 
-    title: ClassVar[str] = "Decisions"
-
-    allocator: Annotated[
-        Literal["auto", "milp", "knapsack", "equal"],
-        Setting(
-            help="the method that distributes nodes",
-            more="`auto` is exact, with the MILP solver's help where plan and bound differ by more than "
-            "`milp_gap`. `equal` is the published baseline, for one class of nodes only.",
-            live=True,
-            commands=BOTH,
-        ),
-    ] = DEFAULT.allocator
-    solver: Annotated[
-        Literal["highs", "gurobi", "cplex", "scip", "cbc"],
-        Setting(
-            help="the program that solves the MILP",
-            more="Only `highs` comes with bftrainer; you install the others. If the solver does not work, "
-            "`milp` refuses to start, and `auto` decides without it and says so.",
-            live=True,
-            commands=BOTH,
-        ),
-    ] = DEFAULT.solver
     objective: Annotated[
         str,
         Setting(
@@ -147,6 +123,76 @@ class DecisionSettings(SharingSettings):
             commands=BOTH,
         ),
     ] = DEFAULT.goodput_power
+    weights_by: Annotated[
+        Literal["spec", "service", "work"],
+        Setting(
+            help="what trainers count by, times the weights of their specs: spec (nothing else), service "
+            "(less, the more node-time they have had), or work (more, the less they have left to do)",
+            more="`service` has Pollux's job weights. With `work`, the trainer with most to do counts once, "
+            "the next twice, and so on, by the time that the rest takes on one node. The rest is what the "
+            "spec or the script says; else, as much as it has had so far.",
+            live=True,
+            commands=BOTH,
+        ),
+    ] = DEFAULT.weights_by.value
+    service_threshold_s: Annotated[
+        Positive,
+        Setting(
+            help="with weights_by service: the node-time up to which trainers count alike",
+            more="GPU-time with `share: gpu`. The paper's 4 GPU-hours.",
+            unit="s",
+            live=True,
+            commands=BOTH,
+        ),
+    ] = DEFAULT.service_threshold_s
+    service_decay: Annotated[
+        float,
+        Field(ge=0, le=10, allow_inf_nan=False),
+        Setting(
+            help="with weights_by service: the power by which trainers count less beyond that time; 0: not "
+            "at all",
+            more="The weight is `service_threshold_s / node-time` to this power, the paper's lambda.",
+            live=True,
+            commands=BOTH,
+        ),
+    ] = DEFAULT.service_decay
+
+    @field_validator("objective")
+    @classmethod
+    def _known_objective(cls, text: str) -> str:
+        from bftrainer.allocate import metric  # noqa: PLC0415  NumPy takes a while to import
+
+        metric.parse(text)
+        return text
+
+
+class DecisionSettings(AimSettings):
+    """These decide which trainers hold which nodes. Replays and sweeps have them, too, as options and as
+    parameters: all but `max_failures` and `max_failures_per_h`, as no program fails in a replay.
+    [Formulation](contributing/formulation.md) has the mathematics."""
+
+    title: ClassVar[str] = "Decisions"
+
+    allocator: Annotated[
+        Literal["auto", "milp", "knapsack", "equal"],
+        Setting(
+            help="the method that distributes nodes",
+            more="`auto` is exact, with the MILP solver's help where plan and bound differ by more than "
+            "`milp_gap`. `equal` is the published baseline, for one class of nodes only.",
+            live=True,
+            commands=BOTH,
+        ),
+    ] = DEFAULT.allocator
+    solver: Annotated[
+        Literal["highs", "gurobi", "cplex", "scip", "cbc"],
+        Setting(
+            help="the program that solves the MILP",
+            more="Only `highs` comes with bftrainer; you install the others. If the solver does not work, "
+            "`milp` refuses to start, and `auto` decides without it and says so.",
+            live=True,
+            commands=BOTH,
+        ),
+    ] = DEFAULT.solver
     t_fwd_s: Annotated[
         Positive | None,
         Setting(
@@ -275,14 +321,6 @@ class DecisionSettings(SharingSettings):
         ),
     ] = DEFAULT.max_failures_per_h
 
-    @field_validator("objective")
-    @classmethod
-    def _known_objective(cls, text: str) -> str:
-        from bftrainer.allocate import metric  # noqa: PLC0415  NumPy takes a while to import
-
-        metric.parse(text)
-        return text
-
     @field_validator("node_classes", mode="before")
     @classmethod
     def _from_text(cls, classes: object) -> object:
@@ -325,5 +363,6 @@ class DecisionSettings(SharingSettings):
             "departure_groups": DepartureGroups(self.departure_groups),
             "share": Share(self.share),
             "share_nodes": ShareNodes(self.share_nodes),
+            "weights_by": WeightsBy(self.weights_by),
         }
         return EngineSettings(**{**plain, **own})

@@ -40,3 +40,17 @@ def test_work_by_progress_ends_after_more_samples_where_a_larger_batch_makes_the
         ended = site.until_ended("noisy")
         assert ended["status"] == "completed"
         assert 2400 < ended["samples"] < 2400 * 8
+
+
+def test_who_had_nodes_gives_them_to_who_had_none_also_after_a_restart_of_the_daemon() -> None:
+    shares = {"weights_by": "service", "service_threshold_s": 0.1, "service_decay": 10, "t_fwd_s": 600}
+    with running_at_will(*"ab", **shares) as site:
+        site.submit("first", "steady.py", n_min=2, n_max=2)
+        site.change(give="ab")
+        site.until_members("first", "a", "b")
+        site.kill_daemon()
+        site.start()
+        site.until_members("first", "a", "b")
+        site.submit("second", "steady.py", n_min=2, n_max=2)
+        site.until_members("second", "a", "b")
+        assert site.trainer("first")["status"] == "waiting"

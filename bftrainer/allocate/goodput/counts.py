@@ -18,6 +18,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from bftrainer.allocate.goodput.weights import by_rank, by_service
 from bftrainer.performance.curve import Floats
 
 SERVED_GPU_S = 4 * 3600.0
@@ -67,21 +68,12 @@ class GoodputObjective:
     decay: float = 0.5
 
 
-def ranks(candidates: Sequence[GoodputCandidate]) -> Floats:
-    """Weights by rank, shape (candidates,): 1 for the one with most work, the number of all for the least."""
-    order = np.argsort([-candidate.work for candidate in candidates], kind="stable")
-    found = np.empty(len(candidates))
-    found[order] = np.arange(1, len(candidates) + 1)
-    return found
-
-
 def weights_of(candidates: Sequence[GoodputCandidate], objective: GoodputObjective) -> Floats:
     """Weights of candidates: their ranks, equation 16, or one for all."""
     if objective.aim is GoodputAim.RANKED:
-        return ranks(candidates)
-    served = np.array([candidate.served_s for candidate in candidates])
+        return by_rank([candidate.work for candidate in candidates])
     decay = objective.decay if objective.aim is GoodputAim.WEIGHTED else 0.0
-    return np.asarray((SERVED_GPU_S / np.maximum(served, SERVED_GPU_S)) ** decay)
+    return by_service([candidate.served_s for candidate in candidates], SERVED_GPU_S, decay)
 
 
 def choose_counts(

@@ -1,13 +1,15 @@
 """The trainers that wait, in lines of those that are alike to the allocators. Pure.
 
-Of trainers that differ in nothing but their age, the older ones come first in every plan. A pool of n nodes
-has room for the first n / n_min of a line, so a plan need not consider the others.
+Of trainers that differ in nothing but their age, the older ones come first in every plan, or those that have
+most weight by their service or work. A pool of n nodes has room for the first n / n_min of a line, so a plan
+need not consider the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -94,9 +96,10 @@ class TrainerQueue:
         """Whether some trainer asks for several workers on each of its nodes."""
         return any(next(iter(line.values())).spec.workers > 1 for line in self.lines.values())
 
-    def eligible(self, pool_size: int) -> list[Trainer]:
-        """Those that a plan over `pool_size` nodes may have to consider, in order."""
-        heads = (t for line in self.lines.values() for t in _head(line, pool_size))
+    def eligible(self, pool_size: int, first: Callable[[Trainer], float] | None = None) -> list[Trainer]:
+        """Those that a plan over `pool_size` nodes may have to consider, in order. Of a line, those come
+        first for which `first` is least, if it is given."""
+        heads = (t for line in self.lines.values() for t in _head(line, pool_size, first))
         return sorted(heads, key=rank)
 
 
@@ -125,10 +128,14 @@ def class_of(trainer: Trainer) -> Class:
     return trainer.spec.priority, trainer.spec.user
 
 
-def _head(line: Mapping[int, Trainer], pool_size: int) -> Iterator[Trainer]:
+def _head(
+    line: Mapping[int, Trainer], pool_size: int, first: Callable[[Trainer], float] | None
+) -> Iterable[Trainer]:
     """As many of a line as `pool_size` nodes have room for: all of them have the same least size."""
-    n_min = next(iter(line.values())).spec.n_min
-    return islice(line.values(), pool_size // n_min)
+    room = pool_size // next(iter(line.values())).spec.n_min
+    if first is None or room >= len(line):
+        return islice(line.values(), room)
+    return nsmallest(room, line.values(), key=first)  # of equals, those that are first
 
 
 def rank(trainer: Trainer) -> tuple[float, float, int]:

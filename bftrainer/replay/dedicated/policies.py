@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -12,6 +11,7 @@ import numpy as np
 from bftrainer.allocate.goodput.counts import GoodputAim, GoodputCandidate, GoodputObjective, choose_counts
 from bftrainer.allocate.goodput.places import place
 from bftrainer.allocate.goodput.sizes import UtilityBounds
+from bftrainer.allocate.goodput.weights import expected_work
 from bftrainer.performance.curve import Floats
 from bftrainer.performance.goodput import GoodputModel
 from bftrainer.replay.dedicated.baselines import Optimus, Tiresias
@@ -20,8 +20,6 @@ from bftrainer.replay.dedicated.job import PUBLISHED, RunningJob, filling
 
 POWER, POWER_SHARED = 0.5, 0.7
 """Powers of speed-ups: flatter where a job has still to find out how it scales."""
-LEVEL_GPU_S = 60.0
-"""Attained service (GPU-seconds) counts in levels, each twice the one before."""
 
 
 def policy_of(
@@ -97,10 +95,10 @@ class Goodput:
 
         It is ranked by the time that the rest takes on one GPU, or by its level of attained service.
         """
+        left = None
         if self._declared:
-            work = job.remaining / job.speed_alone if job.speed_alone else 0.0
-        else:
-            work = float(service_level(job.gpu_s))
+            left = job.remaining / job.speed_alone if job.speed_alone else 0.0
+        work = expected_work(job.gpu_s, left)
         return GoodputCandidate(speedups(job, cluster), held, work, now - job.job.submitted, job.gpu_s)
 
 
@@ -125,11 +123,6 @@ class Autoscaled:
         self._nodes = self._bounds.size(utilities, self._nodes)
         kept = {name: nodes for name, nodes in held.items() if max(nodes) < self._nodes}
         return self._policy.decide(now, jobs, kept, ClusterShape(self._nodes, cluster.gpus))
-
-
-def service_level(gpu_s: float) -> int:
-    """The level of attained service, in GPU-seconds: two long jobs on one level do not take turns."""
-    return math.floor(math.log2(1 + gpu_s / LEVEL_GPU_S))
 
 
 def speedups(job: RunningJob, cluster: ClusterShape) -> Floats:

@@ -16,13 +16,20 @@ from bftrainer.model.trainer import TrainerSpec
 from bftrainer.ports import Clock, Emit, Executor
 from bftrainer.replay.trainers.simulated import SimulatedTrainer, one_class
 
+TELLS_S = 60.0
+"""Where decisions depend on what is left to do, trainers tell that so often."""
+
 
 class SimulatedLauncher(Executor):
-    """Carries out decisions by arithmetic. `emit` takes the events that follow, at their own times."""
+    """Carries out decisions by arithmetic. `emit` takes the events that follow, at their own times.
+
+    With `tells_left`, trainers tell how many samples they have left to do.
+    """
 
     def __init__(self, emit: Emit, clock: Clock) -> None:
         self.emit, self.clock = emit, clock
         self.class_of: Callable[[str], str] = one_class
+        self.tells_left = False
         self.trainers: dict[int, SimulatedTrainer] = {}
         self._busy: set[int] = set()  # trainers that have had nodes and have not ended
 
@@ -62,7 +69,10 @@ class SimulatedLauncher(Executor):
 
     def regroup(self, trainer: SimulatedTrainer, action: Regroup) -> None:
         """Publish a membership, and predict when the trainer's work will be done with it."""
-        trainer.regroup(action.members, action.generation, self.clock.now())
+        now = self.clock.now()
+        trainer.regroup(action.members, action.generation, now)
+        if self.tells_left and trainer.members and trainer.spec.samples is not None:
+            self._tell_left(action.trainer, trainer, now)
         if trainer.due < float("inf"):
             self.emit(
                 TrainerEnded(
@@ -83,9 +93,21 @@ class SimulatedLauncher(Executor):
     def measurement(self, event: Measured) -> Measured | None:
         """The measurement that the engine is given for `event`; None if it must not be counted.
 
-        Here `event` comes from a daemon's history: it is given as one of the current membership.
+        One that does not tell what is left comes from a daemon's history here: it is given as one of the
+        current membership.
         """
-        return replace(event, generation=self.trainers[event.trainer].published)
+        trainer = self.trainers[event.trainer]
+        if event.left is None:
+            return replace(event, generation=trainer.published)
+        if trainer.ended_at is not None or trainer.published != event.generation:
+            return None
+        self._tell_left(event.trainer, trainer, event.time + TELLS_S)
+        return replace(event, left=max(0.0, event.left - trainer.samples_at(event.time)))
+
+    def _tell_left(self, id_: int, trainer: SimulatedTrainer, at: float) -> None:
+        """Announce what will be left at a time: all of its work, less what it will have done by then."""
+        work = float(trainer.spec.samples or 0)
+        self.emit(Measured(time=at, trainer=id_, generation=trainer.published, left=work))
 
     def close(self) -> None:
         """The replay ends: count all trainers that have not ended up to now."""

@@ -68,6 +68,8 @@ class MeasuringLauncher(SimulatedLauncher):
 
     def measurement(self, event: Measured) -> Measured | None:
         """The measurement, unless something disturbed its window; after a whole window the next begins."""
+        if event.left is not None:
+            return super().measurement(event)
         trainer = self.trainers[event.trainer]
         if trainer.ended_at is not None or trainer.published != event.generation:
             return None

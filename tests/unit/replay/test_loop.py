@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer.model.events import NodesChanged
-from bftrainer.model.policy import EngineSettings
+from bftrainer.model.policy import EngineSettings, WeightsBy
 from bftrainer.model.trainer import Cost, RescaleCosts, TrainerSpec
 from bftrainer.replay.figures import figures_of
-from bftrainer.replay.loop import replay
+from bftrainer.replay.loop import Simulate, replay
 from bftrainer.replay.tally import Result
+from bftrainer.replay.trainers.launcher import SimulatedLauncher
+from bftrainer.replay.trainers.measuring import MeasuringLauncher
 from bftrainer.replay.trainers.simulated import SimulatedTrainer
 from bftrainer.replay.workload import Submission
 from bftrainer.traces import intervals
@@ -257,3 +260,26 @@ def test_progress_reaches_from_the_beginning_towards_the_end() -> None:
     assert seen == sorted(seen)
     assert seen[0] == 0.0
     assert seen[-1] < 100.0
+
+
+@pytest.mark.parametrize("knowledge", [SimulatedLauncher, MeasuringLauncher])
+def test_who_has_least_left_to_do_passes_others_only_by_what_it_has_told(
+    knowledge: type[SimulatedLauncher],
+) -> None:
+    """At 1,000 s the first has done 20,000 of 24,000 samples on two nodes: less is left of it than the other
+    does in all. By its spec alone it would have more."""
+    workload = [
+        Submission(at, replace(trainer(samples=samples, n_min=2, n_max=2), costs=RescaleCosts()))
+        for at, samples in ((0.0, 24_000), (1000.0, 12_000))
+    ]
+    changes = intervals.changes([Interval(0.0, 9e3, node) for node in "ab"], frozenset("ab"), 0.0, 9e3)
+    chosen = EngineSettings(
+        objective="efficiency", weights_by=WeightsBy.WORK, max_parallel=None, ageing_s=None, t_fwd_s=600.0
+    )
+    simulate: Simulate = knowledge
+    if knowledge is MeasuringLauncher:
+        simulate = partial(MeasuringLauncher, submissions=workload, noise=0.0, seed=0)
+    result = replay(changes, workload, chosen, 0.0, 9e3, simulate=simulate)
+    assert [t.turnaround_h * 3600 for t in result.trainers.values()] == pytest.approx([1200.0, 800.0])
+    plain = replay(changes, workload, replace(chosen, weights_by=WeightsBy.SPEC), 0.0, 9e3)
+    assert result.tally.events == plain.tally.events, "what is told is no event of its own"

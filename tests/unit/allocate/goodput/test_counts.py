@@ -14,7 +14,6 @@ from bftrainer.allocate.goodput.counts import (
     GoodputCandidate,
     GoodputObjective,
     choose_counts,
-    ranks,
     values,
     weights_of,
 )
@@ -61,12 +60,6 @@ def test_no_other_counts_are_worth_more(
     every = product(*(range(len(candidate.speedups)) for candidate in candidates))
     best = max(objective_of(candidates, counts, objective) for counts in every if sum(counts) <= size)
     assert objective_of(candidates, tuple(chosen), objective) == pytest.approx(best)
-
-
-def test_the_most_work_ranks_lowest_and_ties_go_by_order() -> None:
-    works = [10.0, 30.0, 20.0, 30.0]
-    found = ranks([GoodputCandidate(np.array([0.0, 1.0]), 0, work, 1e9) for work in works])
-    assert found.tolist() == [4, 1, 3, 2]
 
 
 def test_a_change_counts_by_the_time_that_it_leaves() -> None:

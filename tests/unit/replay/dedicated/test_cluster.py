@@ -21,7 +21,7 @@ from bftrainer.replay.dedicated.cluster import (
     run,
 )
 from bftrainer.replay.dedicated.job import Profile, RunningJob
-from bftrainer.replay.dedicated.policies import policy_of, service_level, speedups
+from bftrainer.replay.dedicated.policies import policy_of, speedups
 from bftrainer.replay.dedicated.workload import read_jobs
 from tests.support.measured_programs import EPOCH_STEPS, SYSTEM, write_jobs, write_program
 
@@ -178,11 +178,6 @@ def test_too_many_jobs_are_counted_before_they_are_read(
     monkeypatch.setattr("bftrainer.replay.dedicated.workload.MOST_JOBS", 1)
     with pytest.raises(BftrainerError, match="2 jobs; at most 1"):
         replayed(tmp_path, [("a", 0, "nonsense", 1, 64)] * 2, Tiresias())
-
-
-def test_two_long_jobs_that_had_about_as_much_are_on_one_level() -> None:
-    assert [service_level(gpu_s) for gpu_s in (0, 59, 60, 180, 420)] == [0, 0, 1, 2, 3]
-    assert service_level(500_000) == service_level(600_000)
 
 
 def test_a_short_job_passes_a_long_one_where_their_epochs_are_declared(tmp_path: Path) -> None:
