@@ -18,6 +18,16 @@ from bftrainer.api.listing import LEFT_OUT, MAX_ENDED, MAX_ROWS, NEXT, RETRIED, 
 from bftrainer.api.munge import SCHEME, Munge, digest
 from bftrainer.api.received import Allowance, BoundedSocket, OddAnswerError, ResponseLimits, number
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.reaching import (
+    NO_ANSWER,
+    NO_DAEMON,
+    NO_DAEMONS_ANSWER,
+    NO_SERVER,
+    NO_UTF8,
+    NOT_FOR_YOU,
+    ORDER_UNANSWERED,
+    TAKES_NONE,
+)
 
 TIMEOUT_S = 30.0
 """An answer may take so long, with all tries."""
@@ -148,23 +158,23 @@ class Client:
             data = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             quoted = ascii(error.object[max(0, error.start - 40) : error.end])
-            raise DaemonError(f"{quoted} is no text in UTF-8; rename the file or folder") from error
+            raise DaemonError(NO_UTF8.say(quoted=quoted)) from error
         deadline = time.monotonic() + self.patience_s
         while True:
             try:
                 answer, found = self._send(method, target, data, deadline, allowance)
             except _BusyError as error:
-                refused = str(error)
+                refused = TAKES_NONE.say(where=self.where, why=error)
             else:
                 if answer.status not in RETRIED or "Retry-After" not in answer.headers:
                     break
-                refused = _said(found) or f"status {answer.status}"
+                refused = _said(found) or TAKES_NONE.say(where=self.where, why=f"status {answer.status}")
             wait_s = RETRY_S * random.uniform(1.0, 1.5)  # noqa: S311  clients do not all come back at once
             if time.monotonic() + wait_s > deadline:
-                raise DaemonError(f"the daemon at {self.where} takes no requests of yours now: {refused}")
+                raise DaemonError(refused)
             time.sleep(wait_s)
         if answer.status >= 400:
-            raise DaemonError(_said(found) or f"the daemon answered {answer.status} to {method} {path}")
+            raise DaemonError(_said(found) or self.no_daemons(f"status {answer.status} to {method} {path}"))
         return found, answer.headers
 
     async def headers(self, method: str, target: str, data: bytes) -> dict[str, str]:
@@ -189,7 +199,6 @@ class Client:
             DaemonError: There is no answer, or none of a daemon.
         """
         headers = asyncio.run(self.headers(method, target, data))
-        order = "" if method == "GET" else "; the order may have been carried out: see bftrainer list"
         connection, is_sent = http.client.HTTPConnection(self.host), True
         try:
             connection.sock = self._connected(deadline)
@@ -200,16 +209,13 @@ class Client:
             answer = connection.getresponse()
             return answer, allowance.read(answer)
         except TimeoutError as error:
-            raise DaemonError(
-                f"the daemon at {self.where} has not answered within {self.patience_s:g} s: it is busy or "
-                f"stuck; try again, or see its log{order}"
-            ) from error
+            late = f"has not answered within {self.patience_s:g} s"
+            raise DaemonError(self.no_answer(method, late)) from error
         except OSError as error:
             if method == "GET" or not is_sent:
                 raise _BusyError("it closes the connection") from error
-            raise DaemonError(
-                f"the daemon at {self.where} closed the connection and gave no answer{order}"
-            ) from error
+            closed = "closed the connection and gave no answer"
+            raise DaemonError(self.no_answer(method, closed)) from error
         except (http.client.HTTPException, OddAnswerError, ValueError, RecursionError) as error:
             raise self._odd(error) from error
         finally:
@@ -231,19 +237,24 @@ class Client:
         return "bftrainer" if isinstance(self.where, Path) else self.where
 
     def _odd(self, error: Exception) -> DaemonError:
-        said = str(error) or type(error).__name__
-        return DaemonError(f"what answers at {self.where} does not answer like a daemon: {said[:300]}")
+        return DaemonError(self.no_daemons((str(error) or type(error).__name__)[:300]))
+
+    def no_daemons(self, said: str) -> str:
+        """What to say where an answer is none of a daemon."""
+        return NO_DAEMONS_ANSWER.say(where=f"at {self.where}", said=said)
+
+    def no_answer(self, method: str, what: str) -> str:
+        """What to say where a daemon took a connection, and gave no whole answer."""
+        found = NO_ANSWER if method == "GET" else ORDER_UNANSWERED
+        return found.say(where=self.where, what=what)
 
     def unanswered(self, error: OSError) -> str:
         """What to say where no daemon takes a connection."""
         if isinstance(error, PermissionError):
-            return f"the daemon at {self.where} is not for you: its socket is its owner's"
+            return NOT_FOR_YOU.say(where=self.where)
         if isinstance(self.where, Path):
-            return (
-                f"no daemon answers at {self.where}; start one with: bftrainer daemon (without Slurm: "
-                "bftrainer daemon --scheduler local), or name another --state-dir"
-            )
-        return f"no daemon answers at {self.where}; is the setting server right? It names listen_users there"
+            return NO_DAEMON.say(where=self.where)
+        return NO_SERVER.say(where=self.where)
 
 
 def target_of(path: str, query: Mapping[str, Any]) -> str:

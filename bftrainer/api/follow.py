@@ -14,6 +14,7 @@ import aiohttp
 from yarl import URL
 
 from bftrainer.api.client import Client, DaemonError, target_of
+from bftrainer.messages.commands.reaching import NO_DAEMONS_ANSWER
 
 MOST_BYTES = 100_000_000
 """One event has no more: that of a whole state of the largest machines has a tenth of it."""
@@ -50,13 +51,13 @@ async def streamed(
         ):
             yield answer
     except TimeoutError as error:
-        raise DaemonError(f"the daemon at {where} has fallen silent; see its log") from error
+        raise DaemonError(client.no_answer(method, "has fallen silent")) from error
     except aiohttp.ClientConnectorError as error:
         raise DaemonError(client.unanswered(error.os_error)) from error
     except FileNotFoundError as error:
         raise DaemonError(client.unanswered(error)) from error
     except aiohttp.ClientError as error:
-        raise DaemonError(f"the daemon at {where} has closed the connection") from error
+        raise DaemonError(client.no_answer(method, "has closed the connection")) from error
 
 
 Ask = Callable[..., AbstractAsyncContextManager[aiohttp.ClientResponse]]
@@ -108,9 +109,10 @@ class EventParser:
                 try:
                     yield fields[b"event"].decode("ascii", "replace"), json.loads(fields.get(b"data", b""))
                 except (ValueError, RecursionError) as error:
-                    raise DaemonError(f"what answers sends no events of a daemon: {error}") from error
+                    raise DaemonError(NO_DAEMONS_ANSWER.say(where="there", said=error)) from error
         if len(self._rest) > MOST_BYTES:
-            raise DaemonError(f"what answers sends an event of more than {MOST_BYTES:,} bytes")
+            said = f"an event of more than {MOST_BYTES:,} bytes"
+            raise DaemonError(NO_DAEMONS_ANSWER.say(where="there", said=said))
 
 
 async def _follow(client: Client, parts: str) -> AsyncIterator[FeedState]:
@@ -119,7 +121,8 @@ async def _follow(client: Client, parts: str) -> AsyncIterator[FeedState]:
         state, parser, ended = FeedState(), EventParser(), False
         async with streamed(client, "GET", "feed", {"parts": parts}) as answer:
             if answer.status != 200:
-                raise DaemonError(_refusal(answer.status, await answer.content.read(20_000)))
+                said = _said(await answer.content.read(20_000))
+                raise DaemonError(said or client.no_daemons(f"status {answer.status} to GET feed"))
             async for data in answer.content.iter_any():
                 for name, told in parser.take(data):
                     if ended := name == "again":
@@ -127,17 +130,17 @@ async def _follow(client: Client, parts: str) -> AsyncIterator[FeedState]:
                     try:
                         state.take(name, told)
                     except (LookupError, TypeError, AttributeError) as error:
-                        raise DaemonError(f"what answers sends no events of a daemon: {error!r}") from error
+                        raise DaemonError(client.no_daemons(repr(error))) from error
                     yield state
         if not ended:
-            raise DaemonError("the daemon has ended the stream: it stops, or was restarted; try again")
+            raise DaemonError(client.no_answer("GET", "has ended the stream: it stops, or was restarted"))
 
 
-def _refusal(status: int, body: bytes) -> str:
+def _said(body: bytes) -> str:
     try:
         return str(json.loads(body)["error"])
     except (ValueError, LookupError, TypeError):
-        return f"the daemon answered {status} to a question for its feed; it may be of an earlier version"
+        return ""
 
 
 class _Latest:

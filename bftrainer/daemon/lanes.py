@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from bftrainer.api.errors import LateError
 from bftrainer.api.transport.admission import BusyError
+from bftrainer.messages.commands.daemon import LATE, MOST_OF_A_USER, MOST_OF_ALL
 from bftrainer.telemetry.telemetry import Telemetry
 from bftrainer.threads import FairThread, check
 
@@ -69,9 +70,9 @@ class Lane:
             piece.given_up = True  # also where the client has gone
         self._telemetry.bounded("read_timeout_s", user)
         if not began:  # each request before it has its own limit
-            raise LateError(f"others' requests keep {self._work} busy for {READ_S:g} s; try again later")
+            raise LateError(LATE.say(what=f"others' requests keep {self._work} busy for", limit=READ_S))
         self._telemetry.happened("reads", f"{self._work} takes more than {READ_S:g} s")
-        raise LateError(f"{self._work} takes more than {READ_S:g} s at the moment; try again later")
+        raise LateError(LATE.say(what=f"{self._work} takes more than", limit=READ_S))
 
     def close(self) -> None:
         """Let go of the thread; what waits for it is given up."""
@@ -86,20 +87,13 @@ class Lane:
         own = READS_WAITING // SHARE
         if self._waiting[user] >= own:
             self._telemetry.bounded("max_reads_waiting", user)
-            raise BusyError(
-                f"{own} of your requests wait for {self._work}, the most for one user; ask one after "
-                "the other",
-                429,
-            )
+            what = f"of your requests wait for {self._work}"
+            raise BusyError(MOST_OF_A_USER.say(count=own, what=what, setting=""), 429)
         if self._waiting.total() >= READS_WAITING:
             self._telemetry.bounded("max_reads_waiting", user)
-            self._telemetry.happened(
-                "reads", f"{READS_WAITING} requests wait for {self._work}: more are refused"
-            )
-            raise BusyError(
-                f"{READS_WAITING} requests wait for {self._work}, the most here; try again in a few seconds",
-                503,
-            )
+            what = f"requests wait for {self._work}"
+            self._telemetry.happened("reads", f"{READS_WAITING} {what}: more are refused")
+            raise BusyError(MOST_OF_ALL.say(count=READS_WAITING, what=what, setting=""), 503)
 
     def _done(self, user: str, future: asyncio.Future[T]) -> None:
         if not future.cancelled():

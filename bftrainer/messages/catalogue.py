@@ -18,8 +18,9 @@ from bftrainer.messages import (
     state,
     trying,
 )
+from bftrainer.messages.commands import daemon, lines, reaching
 from bftrainer.messages.diagnostic import Diagnostic
-from bftrainer.messages.files import settings, studies
+from bftrainer.messages.files import places, settings, studies
 
 SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
     {
@@ -36,6 +37,10 @@ SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
         "Studies that are refused": studies,
         "Settings that are refused": settings,
         "What bftrainer try finds": trying,
+        "Commands that get no answer": reaching,
+        "What the daemon refuses": daemon,
+        "What the command line refuses": lines,
+        "Files that cannot be read or written": places,
     }
 )
 """Title of a section of the page -> the module with its messages, in the order of their numbers."""

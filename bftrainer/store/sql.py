@@ -24,6 +24,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from bftrainer.errors import DamagedError, NameTakenError, StoreError, UnstorableError
+from bftrainer.messages.commands.daemon import NAME_TAKEN
 from bftrainer.model.actions import Action, Ended
 from bftrainer.model.events import Event
 from bftrainer.model.main_jobs import MainStart
@@ -97,8 +98,7 @@ class SqlStore:
                 own = (t.trainers.c.name == spec.name, t.trainers.c.user == spec.user, ended.is_(None))
                 other = c.execute(sa.select(sa.func.max(t.trainers.c.id)).where(*own)).scalar_one()
                 raise NameTakenError(
-                    f"an unfinished trainer is called {spec.name!r}; choose another name, or "
-                    f"end that one first: bftrainer cancel {other or spec.name}"
+                    NAME_TAKEN.say(kind="trainer", name=spec.name, command="cancel", other=other or spec.name)
                 ) from error
 
     def record(

@@ -79,7 +79,7 @@ class Trainers:
                 checkpoint={"every_s": 2.0},
             )
         except DaemonError as error:
-            if "choose another name" not in str(error):  # it was stored, and its answer lost
+            if "Choose another name" not in str(error):  # it was stored, and its answer lost
                 raise
         self.wanted[name] = samples
 

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from bftrainer.cli.shared.completion import complete_trainer
 from bftrainer.cli.shared.types import Input, TrainerName
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.reaching import NO_DAEMONS_ANSWER
 
 ODD_ANSWER = (TypeError, KeyError, IndexError, AttributeError, ValueError, OverflowError, RecursionError)
 """What an answer of another form is noticed by."""
@@ -97,10 +98,8 @@ def client_options(command: F) -> F:
         except BftrainerError:
             raise
         except ODD_ANSWER as error:
-            raise BftrainerError(
-                f"what answers there is no daemon of bftrainer, or one of another version "
-                f"({type(error).__name__}: {str(error)[:100]}); bftrainer --debug shows where"
-            ) from error
+            said = f"{type(error).__name__}: {str(error)[:100]}"
+            raise BftrainerError(NO_DAEMONS_ANSWER.say(where="there", said=said)) from error
 
     return json_option(daemon_options(cast(F, run)))
 

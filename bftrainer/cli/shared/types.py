@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from bftrainer.messages.commands.lines import NO_TIME
 from bftrainer.model.text import span_s
 
 MOST_SPAN_S = 366 * 86_400.0
@@ -29,9 +30,7 @@ def parse_utc(text: str | None) -> float | None:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
     except (ValueError, OverflowError):  # in UTC it may lie before the first year, or after the last
-        raise click.BadParameter(
-            f"{text!r} is no time; write it like 2021-02-11T00:48:48 (UTC)", param_hint="--from"
-        ) from None
+        raise click.BadParameter(NO_TIME.say(given=text), param_hint="--from") from None
 
 
 class Finite(click.FloatRange):

@@ -17,6 +17,8 @@ from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input
 from bftrainer.cli.studies.words import study_argument
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.lines import NEEDS, ONLY_WITH
+from bftrainer.messages.files.places import UNWRITABLE
 from bftrainer.model.text import cell, counted
 
 FIGURES = ("number", "status", "rung", "samples", "value", "run", "failures", "seed", "bracket", "reason")
@@ -53,15 +55,14 @@ def command(
     optuna-dashboard and other code of Optuna read that storage; a study of the same name there is replaced.
     """
     if url is not None and form != "optuna":
-        raise click.UsageError(
-            f"--url is for --to optuna, and this is --to {form}; add --to optuna, or leave it out"
-        )
+        raise click.UsageError(ONLY_WITH.say(options="--url", other="--to optuna"))
     found = connect(config, state_dir).study(study)
     if form == "optuna":
         from bftrainer.search.optuna.export import in_storage
 
         if not url:
-            raise BftrainerError("--to optuna needs --url, such as --url sqlite:///studies.db")
+            what = "the storage to write into, such as sqlite:///studies.db"
+            raise BftrainerError(NEEDS.say(command="--to optuna", option="--url", what=what))
         count = len(in_storage(found, url).trials)
         say(
             f"wrote {counted(count, 'trial')} of {found['name']} to {url}; look at them: "
@@ -73,7 +74,7 @@ def command(
         with output.open("w", newline="", encoding="utf-8") if output else sys.stdout as file:
             file.write(text)
     except OSError as error:
-        raise BftrainerError(f"{output}: {error.strerror}") from error
+        raise BftrainerError(UNWRITABLE.say(path=output, why=error.strerror)) from error
 
 
 def _text(study: dict[str, Any], form: str) -> str:

@@ -23,6 +23,7 @@ from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Positive
 from bftrainer.cli.studies.words import study_argument
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.lines import NO_STORAGE
 from bftrainer.search.files.parse import parse
 from bftrainer.spec.located_yaml import SPECS
 
@@ -103,15 +104,10 @@ def follow(
         found = client.study(study)
         if mirror is None:
             if url is None and not patient and found["user"] != pwd.getpwuid(os.geteuid()).pw_name:
-                raise BftrainerError(
-                    f"{study} is {found['user']}'s, and so is the storage that it names; give one of yours "
-                    "with --url"
-                )
+                raise BftrainerError(NO_STORAGE.say(study=study, said=f"is {found['user']}'s"))
             url = url or parse(found["text"], study, Path(found["base"]), SPECS, accepted=True).storage
             if url is None:
-                raise BftrainerError(
-                    f"{study} has no storage; give --url, such as --url sqlite:///studies.db"
-                )
+                raise BftrainerError(NO_STORAGE.say(study=study, said="has no storage"))
             mirror = Mirror(url)
         known = {"study": found["id"], "url": shown(url or ""), "name": "", "error": ""}
         try:

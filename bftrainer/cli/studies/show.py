@@ -20,6 +20,7 @@ from bftrainer.cli.studies.tables import chosen, columns, head, rung_rows, trial
 from bftrainer.cli.studies.trial_text import command_line, row_of, tell, trainer_of
 from bftrainer.cli.studies.words import WIDTH, short, study_argument
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.lines import NO_RESULT_YET, NOT_WITH, ONLY_WITH
 
 ASKED = 100
 """So many trials are asked for, as a high terminal may show them."""
@@ -80,11 +81,11 @@ def command(
     client = connect(config, state_dir)
     if trial is not None:
         if watch or every:
-            raise click.UsageError("--trial shows one trial, once; leave out --watch and --all")
+            raise click.UsageError(NOT_WITH.say(options="--trial", other="--watch and --all"))
         (_spec if spec else _one)(client, study, trial, as_json=as_json)
         return
     if spec:
-        raise click.UsageError("--spec is of one trial; give --trial N")
+        raise click.UsageError(ONLY_WITH.say(options="--spec", other="--trial N"))
     asked = {} if as_json else {"course": WIDTH} if every else {"course": WIDTH, "trials": ASKED}
 
     def views() -> Iterator[dict[str, Any]]:
@@ -113,15 +114,8 @@ def best(study: str, config: Path | None, state_dir: str | None, as_json: bool) 
     found = client.study(study, course=0)
     own = found["best"]
     if own is None:
-        if found["ended_at"]:
-            raise BftrainerError(
-                f"no trial of {study} has reported {found['metric']!r}; see why: "
-                f"bftrainer study show {found['id']}"
-            )
-        raise BftrainerError(
-            f"no trial of {study} has reported {found['metric']!r} yet; follow it: "
-            f"bftrainer study show --watch {found['id']}"
-        )
+        yet = "" if found["ended_at"] else " yet"
+        raise BftrainerError(NO_RESULT_YET.say(study=study, metric=found["metric"], yet=yet, id=found["id"]))
     row = next(t for t in found["table"] if t["number"] == own["number"])
     if as_json:
         more = {"trainer": row["trainer"], "command": row["command"]}

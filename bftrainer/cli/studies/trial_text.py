@@ -14,6 +14,7 @@ from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.studies.tables import status_of
 from bftrainer.cli.studies.words import sparkline
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.lines import NO_TRIAL
 
 LINES = 15
 """So many lines of each worker's output are shown."""
@@ -29,7 +30,7 @@ def row_of(study: dict[str, Any], number: int) -> dict[str, Any]:
     if found is None:
         begun = len(study["table"])
         raise BftrainerError(
-            f"{study['name']} has no trial {number}; {begun:,} of {study['trials']:,} have begun"
+            NO_TRIAL.say(study=study["name"], number=number, begun=begun, trials=study["trials"])
         )
     return dict(found)
 

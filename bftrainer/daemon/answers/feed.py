@@ -33,6 +33,7 @@ from bftrainer.daemon.answers.views.studies import study_row
 from bftrainer.daemon.answers.views.trainers import TrainerView, listed_view
 from bftrainer.daemon.lanes import fair_thread
 from bftrainer.daemon.studies.studies import Studies
+from bftrainer.messages.commands.daemon import MOST_OF_A_USER, MOST_OF_ALL
 from bftrainer.model.machine import Node
 from bftrainer.model.reports import TrainerSummary
 from bftrainer.nodes.lifecycle import NodeRecord
@@ -104,10 +105,12 @@ class LiveFeed:
         of_user_ = Counter(reader.caller.user for reader in self._readers)[caller.user]
         if of_user_ >= READERS_OF_USER:
             self.telemetry.bounded("max_streams_per_user", caller.user)
-            raise BusyError(f"{of_user_} streams of yours are open, the most for one user; close one", 429)
+            raise BusyError(
+                MOST_OF_A_USER.say(count=of_user_, what="streams of yours are open", setting=""), 429
+            )
         if len(self._readers) >= READERS:
             self.telemetry.bounded("max_streams", caller.user)
-            raise BusyError(f"{READERS} streams are open, the most here; try again later", 503)
+            raise BusyError(MOST_OF_ALL.say(count=READERS, what="streams are open", setting=""), 503)
         reader = FeedReader(caller, parts)
         self._readers[reader] = None
         self._joined.set()

@@ -9,6 +9,7 @@ from bftrainer.daemon.answers.views.impact import DAY_S, ImpactView, checked, im
 from bftrainer.daemon.lanes import Lane
 from bftrainer.daemon.storage.backlog import MOST_STARTS
 from bftrainer.errors import SchedulerError
+from bftrainer.messages.commands.daemon import NO_ADMIN
 from bftrainer.model.main_jobs import Accounted
 from bftrainer.nodes.headroom.reserve import Reserve
 from bftrainer.ports import Clock, Scheduler, Store
@@ -38,7 +39,7 @@ class ImpactData:
             BusyError, LateError: see `Lane.run`.
         """
         if not caller.admin:
-            raise NotAllowedError(f"{caller.user} is no admin here: the setting admins names who is")
+            raise NotAllowedError(NO_ADMIN.say(user=caller.user))
         now = self.clock.now()
         since = max(self.started_at, now - min(days, ASKED_DAYS) * DAY_S)
         try:

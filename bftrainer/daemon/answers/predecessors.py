@@ -13,6 +13,7 @@ from bftrainer.daemon.answers.trainers import Trainers
 from bftrainer.daemon.answers.views.trainers import EarlierView
 from bftrainer.daemon.lanes import Lanes
 from bftrainer.errors import BftrainerError, StoreError
+from bftrainer.messages.commands.daemon import CHECKPOINTS_IN_USE, OTHER_CHECKPOINTS, STILL_WRITING
 from bftrainer.model.reports import StoredTrainer, TrainerSummary
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.ports import Launcher
@@ -48,7 +49,7 @@ class Predecessors:
         found = await self.lanes.store.run(caller.user, find)
         if self.launcher.workers(found.id):
             who = f"trainer {found.id} ({found.spec.name})"
-            raise BftrainerError(f"workers of {who} still write what they have; try again in a few seconds")
+            raise BftrainerError(STILL_WRITING.say(who=who))
         own = replace(wanted, checkpoint_dir=str(self._folder(found.id, found.spec)))
         return own, self._view(found, goes_on=True)
 
@@ -76,19 +77,15 @@ class Predecessors:
         folder = self._folder(found.id, found.spec)
         who = f"trainer {found.id} ({found.spec.name})"
         if not found.status.final and self.known.index.over(found.id) is None:
-            raise BftrainerError(f"{who} has not ended; cancel it first: bftrainer cancel {found.id}")
+            raise BftrainerError(CHECKPOINTS_IN_USE.say(who=who, id=found.id))
         if wanted.checkpoint_dir and Path(wanted.checkpoint_dir) != folder:
-            raise BftrainerError(
-                f"checkpoint.dir: {wanted.checkpoint_dir}: {who} has its checkpoints in {folder}; leave that "
-                "key out"
-            )
+            raise BftrainerError(OTHER_CHECKPOINTS.say(given=wanted.checkpoint_dir, who=who, folder=folder))
         state = self.known.runner.state
         for other in unfinished:
             live = state.trainer(other.id)
             if live is not None and self._folder(other.id, live.spec) == folder:
                 raise BftrainerError(
-                    f"trainer {other.id} ({other.name}) goes on from the checkpoints of {who} already; "
-                    f"cancel it first: bftrainer cancel {other.id}"
+                    CHECKPOINTS_IN_USE.say(who=f"trainer {other.id} ({other.name})", id=other.id)
                 )
 
     def _folder(self, trainer: int, spec: TrainerSpec) -> Path:

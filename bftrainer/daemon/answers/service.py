@@ -39,6 +39,7 @@ from bftrainer.daemon.orders import SiteOrders
 from bftrainer.daemon.runner import Runner
 from bftrainer.engine.pairs import words_of
 from bftrainer.engine.queueing.waiting import why_queued
+from bftrainer.messages.commands.daemon import NO_ADMIN, NOT_RUN_HERE
 from bftrainer.model.machine import Node, NodeState, Operation
 from bftrainer.model.reports import StoredTrainer
 from bftrainer.model.trainer import Trainer
@@ -111,7 +112,7 @@ class DaemonService:
                 before cannot be gone on from.
         """
         if self.settings.current.mode == "site" and caller.uid in (0, os.geteuid()):
-            raise NotAllowedError(f"trainers of {caller.user} are not run here; submit as yourself")
+            raise NotAllowedError(NOT_RUN_HERE.say(user=caller.user))
         with self.submissions.place(caller):
             wanted = await self.submissions.read(caller, text, name, base)
             if resume is None:
@@ -139,7 +140,7 @@ class DaemonService:
             NotAllowedError: the caller is no admin.
         """
         if not caller.admin:
-            raise NotAllowedError(f"{caller.user} is no admin here: the setting admins names who is")
+            raise NotAllowedError(NO_ADMIN.say(user=caller.user))
         self.telemetry.ordered(order, caller.user, uid=caller.uid)
         self.orders.administer(ORDERS[order])
         return self.status(caller)

@@ -31,6 +31,7 @@ from bftrainer.daemon.runner import Runner
 from bftrainer.daemon.storage.journal import ANSWER_S
 from bftrainer.daemon.studies.studies import Studies
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.daemon import NOT_RUN_HERE, ORDER_TAKEN, OVER, SEVERAL_OWNERS, UNKNOWN
 from bftrainer.model.studies import StoredStudy
 from bftrainer.model.trainer import Trainer
 from bftrainer.ports import Store
@@ -74,7 +75,7 @@ class StudyAnswers:
             BftrainerError: the study is wrong, or an unfinished one of the caller has its name.
         """
         if self.settings.current.mode == "site" and caller.uid in (0, os.geteuid()):
-            raise NotAllowedError(f"trainers of {caller.user} are not run here; submit as yourself")
+            raise NotAllowedError(NOT_RUN_HERE.say(user=caller.user))
         with self.submissions.place(caller):
             spec = await self.submissions.read_study(caller, text, name, base)
             source = StudyFile(text=text, file=name, base=base)
@@ -151,7 +152,7 @@ class StudyAnswers:
             note = f"{_has_ended(over)} already; its results and checkpoints stay"
             row = stored_row(over) | {"note": note}
             return await self.lanes.store.run(caller.user, lambda: Answer(encoded([row])[0]))
-        study = study or await self._running(caller, name, "submit it anew")
+        study = study or await self._running(caller, name)
         self.telemetry.ordered(f"study {order}", caller.user, study=study.id, name=study.spec.name)
         return await self._row(await self.studies.order(study, ORDERS[order]()))
 
@@ -159,7 +160,7 @@ class StudyAnswers:
         """Add trials to a study, and known points that its next ones try. Raises as `show`, and if it has
         ended, or would be larger than may be, or a point is none of its space."""
         self.submissions.check_rate(caller)
-        study = await self._running(caller, name, "submit one with warm_start: {}")
+        study = await self._running(caller, name)
         event = await self.submissions.read_addition(caller, study, trials, points)
         self.telemetry.ordered("study add", caller.user, study=study.id, name=study.spec.name)
         return await self._row(await self.studies.order(study, event))
@@ -169,9 +170,7 @@ class StudyAnswers:
         made = self.studies.thread.fill(study, lambda: Answer(encoded([study_row(study)])[0]))
         done, _ = await asyncio.wait([told := asyncio.wrap_future(made)], timeout=ANSWER_S)
         if not done:
-            raise LateError(
-                f"the order is taken, and studies are busy; bftrainer study show {study.id} has the rest"
-            )
+            raise LateError(ORDER_TAKEN.say(id=study.id))
         return told.result()
 
     def _known(self, caller: Caller, spec: StudySpec) -> tuple[int, tuple[Trial, ...]]:
@@ -190,21 +189,24 @@ class StudyAnswers:
     async def prioritise(self, caller: Caller, name: str, to: float) -> Answer:
         """Give a study another priority. Raises as `show`, and if the caller may not, or it has ended."""
         self.submissions.check_priority(caller, to)
-        study = await self._running(caller, name, "nothing waits for it any more")
+        study = await self._running(caller, name)
         self.telemetry.ordered("study priority", caller.user, study=study.id, name=study.spec.name, to=to)
         return await self._row(await self.studies.prioritise(study, to))
 
-    async def _running(self, caller: Caller, name: str, instead: str) -> Study:
+    async def _running(self, caller: Caller, name: str) -> Study:
         """A study that has not ended, as `_live`.
 
         Raises:
-            BftrainerError: it has ended, and what to do `instead`, with its name.
+            BftrainerError: it has ended.
             UnknownTrainerError: there is none that the caller may see.
         """
         study = self._live(caller, name)
         if study is None:
             over = await self._over(caller, name)
-            raise BftrainerError(f"{_has_ended(over)}; {instead.format(over.name)}")
+            option, gain = f"warm_start: {over.name}", "it learns from this one's trials"
+            raise BftrainerError(
+                OVER.say(what=f"the study {over.name}", how=over.status, option=option, gain=gain)
+            )
         return study
 
     async def _over(self, caller: Caller, name: str) -> StoredStudy:
@@ -222,14 +224,14 @@ class StudyAnswers:
         own = next((s for s in found if s.user == caller.user), None)
         if own is None and len(found) > 1:
             which = ", ".join(f"{s.id} ({s.user})" for s in found[-NAMED:])
-            raise BftrainerError(f"several users have a study {name!r}; name it by its number: {which}")
+            raise BftrainerError(SEVERAL_OWNERS.say(kind="study", name=name, which=which))
         return own or (found[0] if found else None)
 
     def _stored(self, caller: Caller, name: str) -> StoredStudy:
         tables = self.store.studies
         found = tables.find(name, caller.user) or (tables.find(name) if caller.admin else None)
         if found is None:
-            raise UnknownTrainerError(f"no study {name!r}; bftrainer study list shows those that there are")
+            raise UnknownTrainerError(UNKNOWN.say(kind="study", name=name, command="study list"))
         return found
 
     def _ended(self, caller: Caller, name: str) -> Study:

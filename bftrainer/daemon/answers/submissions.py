@@ -16,6 +16,15 @@ from bftrainer.api.callers import Caller
 from bftrainer.api.errors import FullError, TooManyError
 from bftrainer.daemon.lanes import fair_thread
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.daemon import (
+    ABOVE_CLAIM,
+    DAEMONS_OWN_FILE,
+    MOST_OF_A_USER,
+    MOST_OF_ALL,
+    PRIORITY,
+    SPEC_PATH,
+    TOO_OFTEN,
+)
 from bftrainer.model.text import plain
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.search import events
@@ -126,7 +135,7 @@ class Submissions:
         _check_path("name", name)
         _check_path("base", base)
         if not Path(base).is_absolute():
-            raise BftrainerError(f"base: {base!r}: give the whole path of the spec's folder")
+            raise BftrainerError(SPEC_PATH.say(key="base", why=f"{base!r} is not the whole path of a folder"))
         bounds = replace(SPEC, kb=settings.max_spec_kb)
         return await self._turn(caller, partial(how, text, name, Path(base), bounds))
 
@@ -156,10 +165,7 @@ class Submissions:
         wait = bucket.take_if_enough()
         if wait:
             raise self._beyond(
-                TooManyError(
-                    f"you have sent more than {most} specs and orders in a minute, refused ones included; "
-                    f"try again in {wait:.0f} s (max_submits_per_minute)"
-                ),
+                TooManyError(TOO_OFTEN.say(most=most, wait=wait)),
                 "max_submits_per_minute",
                 caller,
             )
@@ -167,7 +173,11 @@ class Submissions:
     def _check_counts(self, caller: Caller, settings: Settings) -> None:
         if self._unfinished(None) + self._under_way.total() >= settings.max_trainers:
             raise self._beyond(
-                FullError(f"{settings.max_trainers} trainers have not ended; try again later (max_trainers)"),
+                FullError(
+                    MOST_OF_ALL.say(
+                        count=settings.max_trainers, what="trainers have not ended", setting=" (max_trainers)"
+                    )
+                ),
                 "max_trainers",
                 caller,
             )
@@ -177,8 +187,11 @@ class Submissions:
         if count >= settings.max_trainers_per_user:
             raise self._beyond(
                 TooManyError(
-                    f"{count} of your trainers have not ended, the most here; wait, or cancel some "
-                    "(max_trainers_per_user)"
+                    MOST_OF_A_USER.say(
+                        count=count,
+                        what="of your trainers have not ended",
+                        setting=" (max_trainers_per_user)",
+                    )
                 ),
                 "max_trainers_per_user",
                 caller,
@@ -187,13 +200,17 @@ class Submissions:
     def _check_line(self, caller: Caller) -> None:
         if self._waiting.total() >= SPECS_WAITING:
             raise self._beyond(
-                FullError(f"{SPECS_WAITING} specs wait to be read; try again in a few seconds"),
+                FullError(MOST_OF_ALL.say(count=SPECS_WAITING, what="specs wait to be read", setting="")),
                 "max_specs_waiting",
                 caller,
             )
         if self._waiting[caller.uid] >= SPECS_OF_A_USER:
             raise self._beyond(
-                TooManyError(f"{SPECS_OF_A_USER} specs of yours wait to be read; submit one after the other"),
+                TooManyError(
+                    MOST_OF_A_USER.say(
+                        count=SPECS_OF_A_USER, what="specs of yours wait to be read", setting=""
+                    )
+                ),
                 "max_specs_waiting_per_user",
                 caller,
             )
@@ -203,7 +220,7 @@ class Submissions:
         each change costs a plan."""
         self.check_rate(caller)
         if not 0 < priority <= MOST:
-            raise BftrainerError(f"priority: {priority:g}: give a number above 0, up to {MOST:g}")
+            raise BftrainerError(PRIORITY.say(given=priority, most=MOST))
         if not caller.admin:
             _check_claim("priority", priority, self._settings.current.max_priority)
 
@@ -219,18 +236,17 @@ class Submissions:
 
 def _check_claim(what: str, value: float, most: float) -> None:
     if value > most:
-        raise BftrainerError(
-            f"{what}: {value:g} is above {most:g}, the most here; lower it, or ask an admin (max_{what})"
-        )
+        raise BftrainerError(ABOVE_CLAIM.say(what=what, value=value, most=most))
 
 
 def _check_path(key: str, path: str) -> None:
     try:
         plain(path)
     except ValueError as error:
-        raise BftrainerError(f"{key}: {error}") from error
+        raise BftrainerError(SPEC_PATH.say(key=key, why=error)) from error
     if len(path) > MAX_PATH:
-        raise BftrainerError(f"{key}: {len(path)} characters; a path has at most {MAX_PATH}")
+        why = f"{len(path):,} characters, and a path has at most {MAX_PATH:,}"
+        raise BftrainerError(SPEC_PATH.say(key=key, why=why))
 
 
 def _check_storage(url: str | None, state_dir: Path) -> None:
@@ -238,4 +254,4 @@ def _check_storage(url: str | None, state_dir: Path) -> None:
     user's links may take for ever, and nothing here opens the file."""
     path = None if url is None else file_of(url)
     if path is not None and os.path.normpath(path).startswith(f"{os.path.normpath(state_dir)}/"):
-        raise BftrainerError(f"storage: {path} is in the daemon's state_dir; give a file elsewhere")
+        raise BftrainerError(DAEMONS_OWN_FILE.say(key="storage", path=path))

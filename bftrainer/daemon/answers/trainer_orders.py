@@ -11,6 +11,7 @@ from bftrainer.daemon.answers.views.trainers import TrainerView
 from bftrainer.daemon.lanes import Lanes
 from bftrainer.daemon.orders import SiteOrders
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.daemon import OVER
 from bftrainer.model.reports import TrainerSummary
 from bftrainer.telemetry.telemetry import Telemetry
 
@@ -43,9 +44,8 @@ class TrainerOrders:
         self.submissions.check_priority(caller, to)
         found = await self._found(caller, trainer)
         if found.status.final:
-            raise BftrainerError(
-                f"{found.name} has ended ({found.status.value}); nothing waits for it any more"
-            )
+            option, gain = f"--resume {found.name}", "it goes on from this one's checkpoints"
+            raise BftrainerError(OVER.say(what=found.name, how=found.status.value, option=option, gain=gain))
         self.telemetry.ordered("priority", caller.user, trainer=found.id, name=found.name, to=to)
         self.orders.prioritise(found.id, to)
         return {**self.known.view(found, self.known.moment([found])), "priority": to}

@@ -29,6 +29,7 @@ from bftrainer.daemon.storage.journal import StoreJournal
 from bftrainer.engine.queueing.waiting import Shortage
 from bftrainer.engine.state import State
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.daemon import SEVERAL_OWNERS, UNKNOWN
 from bftrainer.model.reports import Progress, StoredTrainer, TrainerSummary, whole
 from bftrainer.model.text import duration
 from bftrainer.model.trainer import Trainer, TrainerStatus
@@ -255,10 +256,10 @@ class Trainers:
         if len(latest) > 1:
             first = sorted((id_, user) for user, id_ in latest.items())[-NAMED:]
             which = ", ".join(f"{id_} ({user})" for id_, user in first)
-            raise BftrainerError(f"several users have a trainer {trainer!r}; name it by its number: {which}")
+            raise BftrainerError(SEVERAL_OWNERS.say(kind="trainer", name=trainer, which=which))
         found = next((self.store.trainer(id_) for id_ in latest.values()), None)
         if found is None:
-            raise UnknownTrainerError(f"no trainer {trainer!r}; bftrainer list shows those that there are")
+            raise UnknownTrainerError(UNKNOWN.say(kind="trainer", name=trainer, command="list"))
         return found
 
 

@@ -17,6 +17,7 @@ from bftrainer.daemon.studies.forecasts import Means, StudyForecasts
 from bftrainer.daemon.studies.mirrors import Mirrors
 from bftrainer.daemon.studies.trial_runs import TrialRuns
 from bftrainer.errors import NameTakenError, StoreError
+from bftrainer.messages.commands.daemon import MOST_OF_A_USER, NAME_TAKEN, NOT_STORED
 from bftrainer.model.studies import StoredStudy, StoredTrial
 from bftrainer.ports import Clock, Emit, Launcher, Store
 from bftrainer.search import events
@@ -96,15 +97,13 @@ class Studies:
         own = [study for study in self.thread.snapshots.values() if study.user == user]
         if other := next((study.id for study in own if study.spec.name == spec.name), None):
             raise NameTakenError(
-                f"an unfinished study is called {spec.name!r}; choose another name, or end that one first: "
-                f"bftrainer study cancel {other}"
+                NAME_TAKEN.say(kind="study", name=spec.name, command="study cancel", other=other)
             )
         limits = self.settings.current
         if len(own) >= limits.max_studies_per_user:
             self.telemetry.bounded("max_studies_per_user", user)
-            raise TooManyError(
-                f"{len(own)} of your studies have not ended, the most here (max_studies_per_user)"
-            )
+            what, setting = "of your studies have not ended", " (max_studies_per_user)"
+            raise TooManyError(MOST_OF_A_USER.say(count=len(own), what=what, setting=setting))
         self._last_id += 1
         at_once = spec.parallelism and min(spec.parallelism, TRIALS_AT_ONCE)
         spec = replace(spec, trainer=replace(spec.trainer, user=user), parallelism=at_once)
@@ -117,7 +116,7 @@ class Studies:
         await asyncio.wait([asyncio.wrap_future(stored)], timeout=ANSWER_S)
         if not stored.done():
             self.thread.tell(study.id, events.Cancel())
-            raise StoreError("the store does not answer; the study was cancelled, try again later")
+            raise StoreError(NOT_STORED.say())
         return study
 
     async def order(self, study: Study, event: events.Event) -> Study:

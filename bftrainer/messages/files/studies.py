@@ -131,3 +131,9 @@ TOO_MANY_POINTS = Diagnostic(
     "Raise trials, or give fewer",
     "Each known point is tried in a trial of its own.",
 )
+STORAGE_URL = Diagnostic(
+    922,
+    "{given!r}{why}",
+    "Give sqlite:////FOLDER/FILE.db, or postgresql://... or mysql://... of a server",
+    "Optuna keeps studies in databases, and a URL names one: see [Studies](studies.md).",
+)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from bftrainer.messages.files.studies import STORAGE_URL
 from bftrainer.model.text import plain
 
 SERVERS = ("postgresql", "mysql", "mariadb")
 MOST = 1000
 """Characters of a URL."""
-FORMS = "give sqlite:////FOLDER/FILE.db, or postgresql://... or mysql://... of a server"
 
 
 def checked(url: str, base: Path) -> str:
@@ -20,18 +20,20 @@ def checked(url: str, base: Path) -> str:
         ValueError: it is not one; the text says what to give.
     """
     if len(url) > MOST:
-        raise ValueError(f"{url[:40]!r}... has {len(url):,} characters, at most {MOST:,}; {FORMS}")
+        raise ValueError(
+            STORAGE_URL.say(given=url[:40], why=f"... has {len(url):,} characters, at most {MOST:,}")
+        )
     plain(url)
     scheme, between, rest = url.partition("://")
     if not between:
-        raise ValueError(f"{shown(url)[:60]!r} is no URL of a storage; {FORMS}")
+        raise ValueError(STORAGE_URL.say(given=shown(url)[:60], why=" is no URL of a storage"))
     kind = scheme.partition("+")[0]
     if kind in SERVERS:
         return url
     if kind != "sqlite":
-        raise ValueError(f"{kind[:40]!r} is no database that Optuna stores in; {FORMS}")
+        raise ValueError(STORAGE_URL.say(given=kind[:40], why=" is no database that Optuna stores in"))
     if not rest.startswith("/") or rest.endswith("/") or "?" in rest or rest == "/:memory:":
-        raise ValueError(f"{url[:60]!r} names no file; {FORMS}")
+        raise ValueError(STORAGE_URL.say(given=url[:60], why=" names no file"))
     return f"{scheme}:///{base / rest[1:]}"
 
 

@@ -30,5 +30,5 @@ def test_an_answer_of_another_form_ends_in_one_message(
         result = CliRunner().invoke(app, [*words, "--state-dir", "/nowhere"])
         error = result.exception
         assert error is None or isinstance(error, (BftrainerError, SystemExit)), (odd, error)
-        refused += "no daemon of bftrainer" in str(error)
+        refused += "does not answer like a daemon" in str(error)
     assert refused >= 3

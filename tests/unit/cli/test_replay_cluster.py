@@ -64,7 +64,7 @@ def test_the_same_files_give_the_same_figures(words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (["--allocator", "knapsack"], "--allocator knapsack: with --cluster, choose"),
+        (["--allocator", "knapsack"], "--allocator knapsack: --cluster has no such one. Choose"),
         (["--nodes", "4"], "--nodes: not with --cluster"),
         (["--allocator", "optimus", "--declared-epochs"], "--declared-epochs: only with --allocator goodput"),
         (["--cluster", "2"], "is no cluster"),
@@ -74,8 +74,8 @@ def test_the_same_files_give_the_same_figures(words: list[str]) -> None:
         (["--interval", "nan"], "no number"),
         (["--interval", "0"], "1<=x<=3600"),
         (["--init", "-1"], "0<=x"),
-        (["--low-utility", "0.4"], "give both"),
-        (["--min-nodes", "1"], "give both"),
+        (["--low-utility", "0.4"], "only with --high-utility"),
+        (["--min-nodes", "1"], "only with --low-utility and --high-utility"),
         (["--low-utility", "nan", "--high-utility", "0.6"], "no number"),
         (["--power", "nan"], "no number"),
         (["--power", "0.5", "--goodput-objective", "weighted"], "--power: only with"),
@@ -94,7 +94,7 @@ def test_what_only_a_cluster_has_is_refused_without_one(words: list[str], tmp_pa
     assert found.exit_code == 2
     for option in ("--profiles", "--workload pollux:FILE", "--allocator goodput"):
         assert option in found.output
-    assert "Missing argument 'LOG'" in invoked(["replay"]).output
+    assert "a replay needs LOG" in invoked(["replay"]).output
 
 
 def test_a_cluster_without_its_files_says_what_it_needs(words: list[str]) -> None:

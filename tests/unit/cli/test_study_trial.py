@@ -64,7 +64,7 @@ def test_a_trial_that_failed_comes_with_what_it_printed_last(
 
 
 def test_a_trial_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BftrainerError, match="s has no trial 4; 1 of 8 have begun"):
+    with pytest.raises(BftrainerError, match="s has no trial 4: 1 of 8 have begun"):
         tell(Daemon(tmp_path), STUDY, 4)  # type: ignore[arg-type]
 
 
@@ -88,4 +88,4 @@ budget: 400
     assert wanted.command == ("python", "t.py", "--lr", "0.5")
     assert json.loads(CliRunner().invoke(app, [*words, "--json"]).output) == yaml.safe_load(done.output)
     refused = CliRunner().invoke(app, ["study", "show", "s", "--spec"])
-    assert refused.exit_code == 2 and "give --trial N" in refused.output
+    assert refused.exit_code == 2 and "Add --trial N" in refused.output

@@ -18,9 +18,9 @@ from bftrainer.cli.studies.tables import head
 from bftrainer.cli.studies.words import study_line
 from bftrainer.daemon.answers.views.studies import Now, study_view, trial_view
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.studies import STORAGE_URL
 from bftrainer.model.trainer import TrainerStatus
 from bftrainer.search import events
-from bftrainer.search.optuna.storage import FORMS
 from tests.support.studies import TEXT, Run, spec_of
 
 
@@ -72,7 +72,9 @@ def test_the_best_of_a_study_that_ended_before_a_rung_says_how_far_it_came(
     said = say(monkeypatch, ended(), "show", "s").output.splitlines()
     assert "(not trained to a rung: after 2,228 of 5,000 samples)" in said[0]
     none = say(monkeypatch, ended(reported=False), "best", "s")
-    assert "no trial of s has reported 'loss'; see why: bftrainer study show 1" in str(none.exception)
+    assert "no trial of s has reported 'loss'. See how its trials do: bftrainer study show 1" in str(
+        none.exception
+    )
 
 
 def test_a_mirror_refuses_what_is_no_url_and_does_not_wait_for_a_folder_once_the_study_has_ended(
@@ -80,7 +82,8 @@ def test_a_mirror_refuses_what_is_no_url_and_does_not_wait_for_a_folder_once_the
 ) -> None:
     found = say(monkeypatch, ended(), "mirror", "s", "--url", "foo")
     assert isinstance(found.exception, BftrainerError)
-    assert str(found.exception) == f"--url: 'foo' is no URL of a storage; {FORMS}"
+    why = STORAGE_URL.say(given="foo", why=" is no URL of a storage")
+    assert str(found.exception) == f"--url: {why}"
     url = f"sqlite:///{tmp_path}/gone/o.db"
     over = {**ended(), "text": yaml.safe_dump({**TEXT, "budget": 5000}), "base": "/"}
     told = say(monkeypatch, over, "mirror", "s", "--url", url)
@@ -118,7 +121,7 @@ def test_a_study_that_has_ended_says_so_when_it_is_cancelled(monkeypatch: pytest
 def test_a_url_without_optuna_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     found = say(monkeypatch, ended(), "export", "s", "--url", "sqlite:///s.db")
     assert found.exit_code == 2
-    assert "--url is for --to optuna, and this is --to csv" in found.output
+    assert "--url: only with --to optuna" in found.output
 
 
 def test_one_trial_is_no_trials() -> None:

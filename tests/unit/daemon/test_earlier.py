@@ -103,12 +103,17 @@ def test_a_busy_store_does_not_keep_a_trainer_out(desk: Desk, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("caller", "resume", "more", "refusal"),
     [
-        (ANN, "a", "", "trainer 1 \\(a\\) has not ended; cancel it first: bftrainer cancel 1"),
+        (ANN, "a", "", "trainer 1 \\(a\\) has not ended, .*. Cancel it first: bftrainer cancel 1"),
         (ANN, "none", "", "no trainer 'none'"),
         (BOB, "1", "", "no trainer '1'"),
         (OPS, "1", "", "no trainer '1'"),
-        (ANN, "over", "checkpoint: {dir: /elsewhere}\n", "checkpoint.dir: /elsewhere: .* leave that key out"),
-        (ANN, "taken", "", "trainer 4 \\(heir\\) goes on from the checkpoints of trainer 3 .* already"),
+        (
+            ANN,
+            "over",
+            "checkpoint: {dir: /elsewhere}\n",
+            "checkpoint.dir: /elsewhere: .* Leave",
+        ),
+        (ANN, "taken", "", "trainer 4 \\(heir\\) has not ended, and uses these checkpoints"),
         (ANN, "leaving", "", "workers of trainer 5 \\(leaving\\) still write what they have"),
     ],
 )

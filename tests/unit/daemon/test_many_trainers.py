@@ -157,7 +157,7 @@ def test_one_is_found_by_number_and_by_name(daemon: Daemon) -> None:
     assert (found("5"), found("t8"), found("9" * 30)) == (5, 8, 13)
     assert found("4") == 11, "the latest of those that are meant: number 4 is alice's, too"
     assert found("t3", Caller("bob", 1)) == 3 and found("t3", Caller("alice", 2)) == 12
-    with pytest.raises(BftrainerError, match=r"name it by its number: 3 \(bob\), 12 \(alice\)"):
+    with pytest.raises(BftrainerError, match=r"Name it by its number: 3 \(bob\), 12 \(alice\)"):
         found("t3")
     for word in ("77", "-1", "t77", "²", "5"):
         with pytest.raises(UnknownTrainerError):

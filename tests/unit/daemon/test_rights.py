@@ -21,6 +21,7 @@ from bftrainer.daemon.daemon import Daemon
 from bftrainer.daemon.listeners import REQUEST_KB
 from bftrainer.engine.restore import restore
 from bftrainer.errors import SchedulerError
+from bftrainer.messages.commands.daemon import UNKNOWN
 from bftrainer.model.actions import StartWorker
 from bftrainer.model.events import Measured, NodesChanged, TrainerCancelled
 from bftrainer.model.machine import Node, NodeState, Operation, Pilot
@@ -266,16 +267,16 @@ def test_a_plan_that_was_not_made_as_asked_is_everybodys_to_know(ask: Asked, dae
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_what_is_others_is_as_if_it_were_not_there(ask: Asked, method: str) -> None:
-    words = "no trainer '{}'; bftrainer list shows those that there are"
     for name in ("secret", str(BOBS), str(BOBS_SECRET), "nowhere", "77"):
-        assert ask("alice", method, f"/v1/trainers/{name}") == (404, {"error": words.format(name)})
+        said = {"error": UNKNOWN.say(kind="trainer", name=name, command="list")}
+        assert ask("alice", method, f"/v1/trainers/{name}") == (404, said)
 
 
 def test_names_mean_ones_own_first(ask: Asked, daemon: Daemon) -> None:
     assert ask("alice", "GET", "/v1/trainers/digits")[1]["user"] == "alice"
     assert ask("bob", "GET", "/v1/trainers/digits")[1]["user"] == "bob"
     code, said = ask("ops", "GET", "/v1/trainers/digits")
-    assert code == 400 and "name it by its number: 1 (alice), 2 (bob)" in said["error"]
+    assert code == 400 and "Name it by its number: 1 (alice), 2 (bob)" in said["error"]
     assert ask("ops", "GET", "/v1/trainers/2")[1]["user"] == "bob"
     assert ask("ops", "GET", "/v1/trainers/secret")[1]["id"] == BOBS_SECRET
 
@@ -353,7 +354,7 @@ def test_an_agent_has_only_trainers_of_its_own_user(
 def test_nothing_is_run_as_root_or_as_the_daemon(ask: Asked, daemon: Daemon, who: str) -> None:
     body = {"spec": SPEC.format(name="new"), "name": "new.yaml", "base": "/"}
     code, said = ask(who, "POST", "/v1/trainers", json=body)
-    assert code == 403 and f"trainers of {who} are not run here; submit as yourself" in said["error"]
+    assert code == 403 and f"trainers of {who} are not run here. Submit as yourself" in said["error"]
     daemon.settings.current = daemon.settings.current.model_copy(update={"mode": "single"})
     assert ask(who, "POST", "/v1/trainers", json=body)[0] == 201
 

@@ -77,7 +77,7 @@ def test_to_cancel_it_does_nothing_and_says_so(answers: StudyAnswers) -> None:
 
 @pytest.mark.parametrize("order", ["pause", "resume"])
 def test_to_pause_it_is_refused(answers: StudyAnswers, order: str) -> None:
-    with pytest.raises(BftrainerError, match=r"the study s has ended \(completed\); submit it anew"):
+    with pytest.raises(BftrainerError, match=r"the study s has ended \(completed\).* warm_start: s"):
         asyncio.run(answers.order(ANN, "s", order))
 
 
@@ -94,7 +94,7 @@ def test_an_admin_is_asked_for_the_number_where_several_users_have_the_name(answ
     for word in ("cancel", "pause", "resume"):
         with pytest.raises(
             BftrainerError,
-            match=r"several users have a study 's'; name it by its number: 3 \(ann\), 5 \(bob\)",
+            match=r"several users have a study 's'\. Name it by its number: 3 \(ann\), 5 \(bob\)",
         ):
             asyncio.run(answers.order(OPS, "s", word))
     trials = Trials(run.study.trials)
@@ -113,7 +113,7 @@ def test_a_study_is_wrong_that_would_learn_from_none(answers: StudyAnswers) -> N
     object.__setattr__(answers, "submissions", SimpleNamespace(**own))
     object.__setattr__(answers, "settings", SimpleNamespace(current=SimpleNamespace(mode="user")))
     answers.store.studies.find = lambda name, user=None: None  # type: ignore[method-assign]
-    with pytest.raises(BftrainerError, match=r"^warm_start: no study 'none'; bftrainer study list") as caught:
+    with pytest.raises(BftrainerError, match=r"^warm_start: no study 'none'\. .* study list") as caught:
         asyncio.run(answers.submit(ANN, "", "s.yaml", ""))
     assert not isinstance(caught.value, UnknownTrainerError), "the address is right"
 

@@ -79,9 +79,9 @@ def test_an_hour_of_submitting_is_bounded_by_the_minute(desk: Callable[..., Desk
         own = desk(max_submits_per_minute=3)
         assert [await own.submit(ANN) for _ in range(3)] == ["ann"] * 3
         said = await own.submit(ANN)
-        assert said == (
-            "TooManyError: you have sent more than 3 specs and orders in a minute, refused ones included; "
-            "try again in 20 s (max_submits_per_minute)"
+        assert said.startswith(
+            "TooManyError: you have sent more than 3 specs and orders in a minute, refused ones included. "
+            "Try again in 20 s (max_submits_per_minute)"
         )
         assert await own.submit(BOB) == "bob"
         assert [await own.submit(OPS) for _ in range(9)] == ["ops"] * 9
@@ -118,9 +118,8 @@ def test_trainers_that_have_not_ended_are_bounded_for_each_user_and_for_all(
         own = desk(max_trainers_per_user=3, max_trainers=7)
         own.holds(ann=3, bob=2)
         said = await own.submit(ANN)
-        assert said == (
-            "TooManyError: 3 of your trainers have not ended, the most here; wait, or cancel some "
-            "(max_trainers_per_user)"
+        assert said.startswith(
+            "TooManyError: 3 of your trainers have not ended, the most for one user (max_trainers_per_user). "
         )
         assert await own.submit(BOB) == "bob"
         own.holds(ann=3, bob=3)
@@ -128,7 +127,7 @@ def test_trainers_that_have_not_ended_are_bounded_for_each_user_and_for_all(
         assert await own.submit(OPS) == "ops"
         own.holds(ann=3, bob=3, ops=1)
         said = await own.submit(OPS)
-        assert said == "FullError: 7 trainers have not ended; try again later (max_trainers)"
+        assert said.startswith("FullError: 7 trainers have not ended, the most here (max_trainers). ")
         own.now = 1e6  # however long that takes
         assert (await own.submit(ANN)).startswith("FullError: 7 trainers")
         own.holds(ann=2)
@@ -153,12 +152,12 @@ def test_a_site_caps_what_users_claim_for_themselves(desk: Callable[..., Desk]) 
         own = desk(max_weight=2)
         assert await own.submit(ANN, SPEC + "priority: 1\nweight: 2\n") == "ann"
         assert await own.submit(ANN, SPEC + "priority: 0.5\n") == "ann"
-        assert await own.submit(ANN, SPEC + "priority: 1.5\n") == (
-            "BftrainerError: priority: 1.5 is above 1, the most here; lower it, or ask an admin "
+        assert (await own.submit(ANN, SPEC + "priority: 1.5\n")).startswith(
+            "BftrainerError: priority: 1.5 is above 1, the most here. Lower it, or ask an admin "
             "(max_priority)"
         )
-        assert await own.submit(ANN, SPEC + "weight: 3\n") == (
-            "BftrainerError: weight: 3 is above 2, the most here; lower it, or ask an admin (max_weight)"
+        assert (await own.submit(ANN, SPEC + "weight: 3\n")).startswith(
+            "BftrainerError: weight: 3 is above 2, the most here. Lower it, or ask an admin (max_weight)"
         )
         assert await own.submit(OPS, SPEC + "priority: 99\nweight: 99\n") == "ops"
 
@@ -168,15 +167,15 @@ def test_a_site_caps_what_users_claim_for_themselves(desk: Callable[..., Desk]) 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"base": "home"}, "base: 'home': give the whole path of the spec's folder"),
+        ({"base": "home"}, "base: 'home' is not the whole path of a folder"),
         ({"base": "/a\x1b[2J"}, "base: contains the control character '\\x1b' at position 2: remove it"),
         ({"name": "a\nb"}, "name: contains the control character '\\n' at position 1: remove it"),
         ({"name": "a\ud800"}, "name: contains the control character '\\ud800' at position 1: remove it"),
-        ({"base": "/" * 5000}, "base: 5000 characters; a path has at most 4096"),
+        ({"base": "/" * 5000}, "base: 5,000 characters, and a path has at most 4,096"),
     ],
 )
 def test_paths_are_checked(desk: Callable[..., Desk], changes: dict[str, str], said: str) -> None:
-    assert asyncio.run(desk().submit(ANN, **changes)) == f"BftrainerError: {said}"
+    assert asyncio.run(desk().submit(ANN, **changes)).startswith(f"BftrainerError: {said}. Submit")
 
 
 def test_the_size_is_a_setting(desk: Callable[..., Desk]) -> None:
@@ -203,11 +202,11 @@ def test_specs_are_read_in_a_thread_of_their_own_and_few_wait_for_it(
         first = [asyncio.create_task(own.submit(ANN)) for _ in range(2)]
         await asyncio.sleep(0)
         said = await own.submit(ANN)  # the loop goes on meanwhile
-        assert said == ("TooManyError: 2 specs of yours wait to be read; submit one after the other")
+        assert said.startswith("TooManyError: 2 specs of yours wait to be read, the most for one user. ")
         first.append(asyncio.create_task(own.submit(BOB)))
         await asyncio.sleep(0)
         said = await own.submit(OPS)
-        assert said == "FullError: 3 specs wait to be read; try again in a few seconds"
+        assert said.startswith("FullError: 3 specs wait to be read, the most here. ")
         go.set()
         assert await asyncio.gather(*first) == ["ann", "ann", "bob"]
         assert [await own.submit(ANN) for _ in range(3)] == ["ann"] * 3

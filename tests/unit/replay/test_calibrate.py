@@ -407,7 +407,7 @@ def test_a_record_has_its_own_trainers_and_a_log_has_none(journal: Journal, tmp_
     written(journal)
     refused = CliRunner().invoke(replay, [str(journal.folder), "--t-fwd", "3"])
     assert refused.exit_code == 2
-    assert "leave out --t-fwd" in refused.output
+    assert "--t-fwd: not with a LOG" in refused.output
     (tmp_path / "log.csv").write_text("idle_start,idle_end,node\n1,2,a\n")
     assert "--workload is needed" in CliRunner().invoke(replay, [str(tmp_path / "log.csv")]).output
     (tmp_path / "other").mkdir()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.messages.commands.lines import NOT_WITH
 
 if TYPE_CHECKING:
     from bftrainer.replay.calibrate.compare import HistoryComparison, Line
@@ -40,7 +41,7 @@ def refuse_options(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
             option = "--" + name.removesuffix("_s").replace("_", "-")
-            raise click.UsageError(f"LOG is a daemon's record and is replayed as it was: leave out {option}")
+            raise click.UsageError(NOT_WITH.say(options=option, other="a LOG that is a daemon's record"))
 
 
 def _plain(line: Line) -> dict[str, object]:

@@ -15,6 +15,7 @@ from bftrainer.cli.shared.options import given_parameters, option_of, with_optio
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.types import Finite, Input
+from bftrainer.messages.commands.lines import NEEDS, NOT_OFFERED, NOT_WITH, ONLY_WITH
 from bftrainer.settings.setting import choices_of, facts
 from bftrainer.settings.values import Settings
 
@@ -172,33 +173,41 @@ def dedicated_options(command: F) -> F:
 def _refuse_without_cluster(workload: Path | str | None, allocator: str | None) -> None:
     """Raise `UsageError` for what only a dedicated cluster has."""
     if click.get_current_context().params["log"] is None:
-        raise click.UsageError("Missing argument 'LOG'; or give --cluster to replay a dedicated cluster")
+        what = "the log of nodes to replay. Or give --cluster to replay a dedicated cluster"
+        raise click.UsageError(NEEDS.say(command="a replay", option="LOG", what=what))
     only = [option_of(name) for name in ("profiles", "interval_s", *OF_GOODPUT) if name in given_parameters()]
     if isinstance(workload, str):
         only.append(f"--workload {POLLUX}FILE")
     if allocator in ALLOCATORS:
         only.append(f"--allocator {allocator}")
     if only:
-        raise click.UsageError(f"{', '.join(only)}: only with --cluster")
+        raise click.UsageError(ONLY_WITH.say(options=", ".join(only), other="--cluster"))
 
 
 def _refuse_with_cluster(profiles: Path | None, workload: Path | str | None, allocator: str | None) -> None:
     """Raise `UsageError` for what a dedicated cluster lacks or has not."""
     if profiles is None:
-        raise click.UsageError("--cluster needs --profiles DIR: the measurements of the workload's programs")
+        what = "the folder with the measurements of the workload's programs"
+        raise click.UsageError(NEEDS.say(command="--cluster", option="--profiles DIR", what=what))
     if not isinstance(workload, str):
-        raise click.UsageError(f"--cluster needs --workload {POLLUX}FILE.csv")
+        what = "the jobs in Pollux' form"
+        option = f"--workload {POLLUX}FILE.csv"
+        raise click.UsageError(NEEDS.say(command="--cluster", option=option, what=what))
     if allocator is not None and allocator not in ALLOCATORS:
-        raise click.UsageError(f"--allocator {allocator}: with --cluster, choose {', '.join(ALLOCATORS)}")
+        choices = ", ".join(ALLOCATORS)
+        raise click.UsageError(
+            NOT_OFFERED.say(what="--allocator", given=allocator, where="--cluster", choices=choices)
+        )
     if foreign := sorted(given_parameters() - set(OWN)):
-        raise click.UsageError(f"{', '.join(map(option_of, foreign))}: not with --cluster")
+        raise click.UsageError(NOT_WITH.say(options=", ".join(map(option_of, foreign)), other="--cluster"))
     if "power" in given_parameters() and click.get_current_context().params["goodput_objective"] not in (
         None,
         "ranked",
     ):
-        raise click.UsageError("--power: only with --goodput-objective ranked")
+        raise click.UsageError(ONLY_WITH.say(options="--power", other="--goodput-objective ranked"))
     if allocator in ALLOCATORS[1:] and (own := sorted(given_parameters() & set(OF_GOODPUT))):
-        raise click.UsageError(f"{', '.join(map(option_of, own))}: only with --allocator goodput")
+        options = ", ".join(map(option_of, own))
+        raise click.UsageError(ONLY_WITH.say(options=options, other="--allocator goodput"))
 
 
 def _replay(
@@ -247,8 +256,11 @@ def _policy(allocator: str, given: dict[str, Any], nodes: int, change_s: float) 
     from bftrainer.replay.dedicated.policies import policy_of
 
     low, high, least = given["low_utility"], given["high_utility"], given["min_nodes"]
-    if (low is None) != (high is None) or (low is None and least is not None):
-        raise click.UsageError("--low-utility, --high-utility: give both; --min-nodes goes with them")
+    bounds = {"--low-utility": low, "--high-utility": high}
+    named = [option for option, value in {**bounds, "--min-nodes": least}.items() if value is not None]
+    if named and (low is None or high is None):
+        missing = [option for option, value in bounds.items() if value is None]
+        raise click.UsageError(ONLY_WITH.say(options=", ".join(named), other=" and ".join(missing)))
     return policy_of(
         allocator,
         declared=given["declared_epochs"],

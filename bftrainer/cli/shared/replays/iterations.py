@@ -13,6 +13,7 @@ from bftrainer.cli.shared.options import given_parameters, option_of, with_optio
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.types import Finite, Positive
+from bftrainer.messages.commands.lines import NEEDS, NOT_INSTALLED, NOT_WITH, ONLY_WITH
 
 F = TypeVar("F", bound=Callable[..., Any])
 SHOWN = ("tiresias", "gandiva", "jigsaw")
@@ -114,14 +115,13 @@ def iterations_options(command: F) -> F:
         own = {name: others.pop(name) for name in OWN}
         if not iterations:
             if foreign := sorted(map(option_of, given_parameters() & set(OWN))):
-                raise click.UsageError(f"{', '.join(foreign)}: only with --iterations")
+                raise click.UsageError(ONLY_WITH.say(options=", ".join(foreign), other="--iterations"))
             return command(*args, **others)
         if foreign := sorted(map(option_of, given_parameters() - {*OWN, *SHARED})):
-            raise click.UsageError(f"{', '.join(foreign)}: not with --iterations")
+            raise click.UsageError(NOT_WITH.say(options=", ".join(foreign), other="--iterations"))
         if others["log"] is None or others["log"].is_dir():
-            raise click.UsageError(
-                "--iterations needs LOG, the log of Philly (CSV duration,num_gpus and more)"
-            )
+            what = "the log of Philly (CSV duration,num_gpus and more)"
+            raise click.UsageError(NEEDS.say(command="--iterations", option="LOG", what=what))
         shared = {name: others[name] for name in SHARED if name not in ("log", "iterations", "as_json")}
         given = {name: value for name, value in {**own, **shared}.items() if value is not None}
         return _replay(others["log"], given, as_json=others["as_json"])
@@ -137,7 +137,9 @@ def _replay(log: Path, given: dict[str, Any], *, as_json: bool) -> None:
         if error.name != "numba":
             raise
         raise click.UsageError(
-            "--iterations needs Numba: pip install '.[iterations]' in the checkout"
+            NOT_INSTALLED.say(
+                what="--iterations", package="Numba", how="pip install '.[iterations]' in the checkout"
+            )
         ) from None
     from bftrainer.iterations.model import PlanRules
     from bftrainer.replay.iterations.workload import MixOptions, mix, read_durations

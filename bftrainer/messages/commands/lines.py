@@ -1,0 +1,62 @@
+"""Refusals of the command line: options that do not fit together, and what commands do not find."""
+
+from __future__ import annotations
+
+from bftrainer.messages.diagnostic import Diagnostic
+
+NOT_WITH = Diagnostic(
+    340,
+    "{options}: not with {other}",
+    "Leave out one or the other",
+    "Each of them says what the other one excludes, or has no meaning beside it. `--help` tells what each is "
+    "for.",
+)
+ONLY_WITH = Diagnostic(
+    341,
+    "{options}: only with {other}",
+    "Add {other}, or leave {options} out",
+    "Alone it would change nothing, and you would not notice. `--help` tells what each is for.",
+)
+NEEDS = Diagnostic(
+    342,
+    "{command} needs {option}",
+    "Add it: {what}",
+    "There is no value that fits most cases, so bftrainer does not choose one for you.",
+)
+NOT_OFFERED = Diagnostic(
+    343,
+    "{what} {given}: {where} has no such one",
+    "Choose {choices}",
+    "Some words are known to parts of a command only. `--help` tells which.",
+)
+NO_TIME = Diagnostic(
+    344,
+    "{given!r} is no time",
+    "Write it like 2021-02-11T00:48:48, in UTC, or with its zone as in 2021-02-11T00:48:48+01:00",
+    "Times are those of ISO 8601, from the year 1 to 9999.",
+)
+NOT_INSTALLED = Diagnostic(
+    345,
+    "{what} needs {package}, which is not installed",
+    "Install it in the Python of bftrainer: {how}",
+    "Packages that few commands need do not come with bftrainer: see [Install](install.md).",
+)
+NO_STORAGE = Diagnostic(
+    346,
+    "{study} {said}, so you need a storage of your own",
+    "Give one with --url, such as --url sqlite:///studies.db",
+    "The command writes the study into a database of Optuna's, as you: it needs one that you may write to.",
+)
+NO_RESULT_YET = Diagnostic(
+    347,
+    "no trial of {study} has reported {metric!r}{yet}",
+    "See how its trials do: bftrainer study show {id}",
+    "The best trial is the one with the best reported value. Scripts report by `run.report`: see "
+    "[Studies](studies.md).",
+)
+NO_TRIAL = Diagnostic(
+    348,
+    "{study} has no trial {number}: {begun:,} of {trials:,} have begun",
+    "Choose one that bftrainer study show --all {study} lists",
+    "Trials are numbered in the order in which they begin.",
+)
