@@ -7,7 +7,8 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -75,18 +76,20 @@ def private_file(path: Path, *, append: bool = True) -> int:
 
 
 @contextlib.contextmanager
-def held(folder: Path, *, own: bool = False) -> Iterator[Path]:
+def held(folder: Path, *, own: bool = False, workdir: str = "") -> Iterator[Path]:
     """Open a folder, made where it is missing, and yield a path that leads to it until the end, whatever
     others exchange meanwhile on the way to it.
 
     Others may write to folders on that way. From the first such one on only links of this user and of root
     are followed, as others may have put there what lies there; before it also those of a folder's owner.
     `own`: the folder is to be no link and this user's, made for it alone, in a folder of this user or root.
+    `workdir`: others may not be able to exchange any folder on the way, as programs go that way again, later;
+    only those that lead to `workdir`, too, are not looked at: who can exchange that has the program already.
 
     Raises:
         OSError: it cannot be opened or made, or it is not this user's; a `PermissionError` names such a link.
     """
-    fd = _own(folder.absolute()) if own else _opened(folder.absolute())
+    fd = _own(folder.absolute(), workdir) if own else _opened(folder.absolute())
     try:
         yield Path(f"/proc/self/fd/{fd}")
     finally:
@@ -105,8 +108,8 @@ def make_checkpoint_folder(folder: str, own: str) -> None:
         pass
 
 
-def _own(path: Path) -> int:
-    above = _opened(path.parent, 0o755)
+def _own(path: Path, workdir: str) -> int:
+    above = _opened(path.parent, 0o755, _places_to(workdir) if workdir else None)
     try:
         if os.fstat(above).st_uid not in {0, os.geteuid()}:
             why = f"{path.parent} belongs to another user, who could take trainers' folders away"
@@ -122,12 +125,45 @@ def _own(path: Path) -> int:
     return fd
 
 
-def _opened(path: Path, mode: int = 0o777) -> int:
-    """A descriptor of a folder. `mode`: of those that are made."""
+def _places_to(workdir: str) -> set[tuple[int, int]]:
+    """The folders through which a folder is reached, and itself, as the kernel counts them."""
+    real = Path(os.path.realpath(workdir))
+    found = [place.stat() for place in (real, *real.parents) if place.exists()]
+    return {(one.st_dev, one.st_ino) for one in found}
+
+
+def _require_fixed(here: int, open_to: Collection[tuple[int, int]]) -> None:
+    """Raise a `PermissionError` if strangers can exchange what lies in a folder, and it is none of `open_to`.
+    A group that its owner lets write there is the owner's choice."""
+    found = os.fstat(here)
+    if (found.st_dev, found.st_ino) in open_to:
+        return
+    where = Path(f"/proc/self/fd/{here}").readlink()
+    if found.st_uid not in {os.geteuid(), *_roots()}:
+        why = f"{where} belongs to another user, who could take trainers' folders away; have root make it"
+        raise PermissionError(errno.EPERM, why)
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        why = f"others could take trainers' folders away in {where}; set its sticky bit (chmod +t)"
+        raise PermissionError(errno.EPERM, why)
+
+
+@cache
+def _roots() -> frozenset[int]:
+    """The numbers under which root's files show. In a container without root's rights they show as those of
+    a user that it does not know."""
+    if Path("/proc/self/uid_map").read_text(encoding="ascii").split() == ["0", "0", "4294967295"]:
+        return frozenset({0})
+    return frozenset({0, int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="ascii"))})
+
+
+def _opened(path: Path, mode: int = 0o777, open_to: Collection[tuple[int, int]] | None = None) -> int:
+    """A descriptor of a folder. `mode`: of those that are made. `open_to`: see `_require_fixed`."""
     names, links, here, shared = list(path.parts), 0, os.open("/", _WAY), False
     try:
         while names:
             name = names.pop(0)
+            if open_to is not None:
+                _require_fixed(here, open_to)
             shared |= bool(os.fstat(here).st_mode & _OTHERS_WRITE)
             try:
                 below = _entered(here, name, mode)
@@ -139,6 +175,8 @@ def _opened(path: Path, mode: int = 0o777) -> int:
                 continue
             os.close(here)
             here = below
+        if open_to is not None:
+            _require_fixed(here, open_to)
     except OSError as error:
         os.close(here)
         raise type(error)(error.errno, error.strerror, str(path)) from error

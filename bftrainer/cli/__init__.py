@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 from bftrainer import __version__
 from bftrainer.cli.shared.failures import tell
 from bftrainer.cli.shared.groups import SuggestingGroup
+from bftrainer.elsewhere import import_elsewhere
 
 COMMANDS: dict[str, str] = {
     "daemon": "Run the daemon: watch for idle nodes, decide, and train.",
@@ -92,6 +93,7 @@ def main() -> None:
     output. With `--debug`, a traceback follows.
     """
     debug = "--debug" in sys.argv[1:]
+    import_elsewhere()
     try:
         sys.exit(app.main(prog_name="bftrainer", standalone_mode=False))
     except SystemExit:

@@ -16,6 +16,7 @@ import click
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input, Positive
+from bftrainer.traces.whole_file import copy_folder
 
 if TYPE_CHECKING:
     from bftrainer.model.trainer import TrainerSpec
@@ -98,7 +99,7 @@ def command(
         )
     finally:
         if keep is not None:
-            shutil.copytree(root, keep, symlinks=True)
+            copy_folder(root, keep)
         shutil.rmtree(root, ignore_errors=True)
     tried.note(wanted)
     if as_json:

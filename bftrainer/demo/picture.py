@@ -16,6 +16,7 @@ from bftrainer.demo.view import DaemonView
 from bftrainer.errors import BftrainerError
 from bftrainer.series.timeline import Occupancy, RescalePause, Stretch, Timeline, timeline
 from bftrainer.series.timeline_svg import Chapter, svg
+from bftrainer.traces.whole_file import write_whole
 
 TITLE = "bftrainer demo: who had which node when"
 RECORD = ".json"
@@ -78,7 +79,7 @@ def draw(view: DaemonView, path: Path) -> None:
     record = DemoRecord.of(view)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(record.json() if path.suffix == RECORD else record.svg(), encoding="utf-8")
+        write_whole(path, record.json() if path.suffix == RECORD else record.svg())
     except OSError as error:
         raise BftrainerError(
             f"--picture {path}: {error.strerror or error}; write to another place"

@@ -27,6 +27,7 @@ from bftrainer.demo.view import DaemonView, Looker
 from bftrainer.errors import BftrainerError
 from bftrainer.files import read_text
 from bftrainer.settings.client.given import PREFIX
+from bftrainer.traces.whole_file import copy_folder
 
 START_S = 120.0
 MOST_KB = 1000
@@ -216,7 +217,7 @@ class DemoSession:
                 os.kill(pid, signal.SIGKILL)
         self._log.close()
         if self._keep is not None:
-            shutil.copytree(self._state, self._keep, ignore=shutil.ignore_patterns("*.sock"))
+            copy_folder(self._state, self._keep, "*.sock")
         shutil.rmtree(self._state, ignore_errors=True)
 
     def _await_daemon(self) -> None:

@@ -7,8 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from bftrainer.errors import BftrainerError
 from bftrainer.series.points import Point, lasting, names
+from bftrainer.traces.whole_file import save_figure
 
 COLOURS = ("#1f6f8b", "#d1603d")
 MOST = 30
@@ -51,10 +51,7 @@ def draw(points: Sequence[Point], path: Path, title: str, over: PlotOver = PlotO
         rows[-1].step(at, [p.nodes for p in shown], where="post", color=COLOURS[1])
         rows[-1].set(ylabel="nodes", xlabel=label, ylim=(0, None))
         try:
-            figure.savefig(path, dpi=120)
-        except (OSError, ValueError) as error:
-            said = error.strerror if isinstance(error, OSError) and error.strerror else error
-            raise BftrainerError(f"--plot {path}: {said}; write to another place") from error
+            save_figure(figure, path, "--plot")
         finally:
             plt.close(figure)
     return len(names(shown)) - len(figures)

@@ -317,6 +317,7 @@ MACHINE = (
         (
             "cli/*.py",
             "demo/*.py",
+            "elsewhere.py",
             "recording/*.py",
             "replay/*.py",
             "series/*.py",

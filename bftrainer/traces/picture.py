@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bftrainer.errors import BftrainerError
 from bftrainer.traces.characteristics import HOUR, Characteristics, course, lengths
+from bftrainer.traces.whole_file import save_figure
 
 if TYPE_CHECKING:
     from bftrainer.traces.logs import Log
@@ -42,10 +42,7 @@ def draw(log: Log, figures: Characteristics, path: Path, title: str) -> None:
     _draw_lengths(axes["lengths"], log)
     _draw_sizes(axes["sizes"], log, figures)
     try:
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise BftrainerError(f"--png {path}: {said}; write to another place") from error
+        save_figure(figure, path, "--png")
     finally:
         plt.close(figure)
 

@@ -20,6 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "messages": set(),
     "background": set(),
+    "elsewhere": set(),
     "files": set(),
     "yaml_files": {"files", "model"},
     "threads": {"errors"},
@@ -58,7 +59,7 @@ ALLOWED: dict[str, set[str]] = {
     "worker_output": {"errors", "files", "state_dir"},
     "web": {"api", "errors", "worker_output"},
     "search": {"messages", "errors", "files", "model", "performance", "spec", "threads", "traces", "remote"},
-    "demo": {"errors", "files", "settings", "api", "series"},
+    "demo": {"errors", "files", "settings", "api", "series", "traces"},
     "rehearsal": {"errors", "messages", "model", "api", "demo", "elastic", "settings", "spec"},
 }
 """Module or package of bftrainer -> what of bftrainer it may import, itself aside. `cli`, `__main__` and

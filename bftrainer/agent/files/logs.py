@@ -29,7 +29,7 @@ def open_log(path: Path, what: str, program: Program | None = None) -> int:
         FolderError: it cannot be written.
     """
     try:
-        with held(path.parent, own=True) as folder:
+        with held(path.parent, own=True, workdir=program.workdir if program is not None else "") as folder:
             if program is not None:
                 make_folder(program)
             log = os.open(folder / path.name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
@@ -54,7 +54,7 @@ def make_folder(program: Program) -> None:
     own, workdir = Path(program.folder), Path(program.workdir).absolute()
     above = own.relative_to(workdir).parts[:1] if own.is_relative_to(workdir) else ()
     try:
-        with held(own, own=True) as folder:
+        with held(own, own=True, workdir=program.workdir) as folder:
             for entry in os.scandir(workdir):
                 if entry.name not in above:
                     with contextlib.suppress(FileExistsError):  # by another node, or of the script's own

@@ -20,6 +20,7 @@ from bftrainer.errors import BftrainerError
 from bftrainer.messages.commands.lines import NEEDS, ONLY_WITH
 from bftrainer.messages.files.places import UNWRITABLE
 from bftrainer.model.text import cell, counted
+from bftrainer.traces.whole_file import write_whole
 
 FIGURES = ("number", "status", "rung", "samples", "value", "run", "failures", "seed", "bracket", "reason")
 TIMES = ("began_at", "ended_at", "duration_s")
@@ -71,8 +72,10 @@ def command(
         return
     text = _text(found, "json" if as_json else form)
     try:
-        with output.open("w", newline="", encoding="utf-8") if output else sys.stdout as file:
-            file.write(text)
+        if output is not None:
+            write_whole(output, text)
+        else:
+            sys.stdout.write(text)
     except OSError as error:
         raise BftrainerError(UNWRITABLE.say(path=output, why=error.strerror)) from error
 

@@ -75,7 +75,7 @@ def become(task: Task) -> None:
     link = script.readlink() if script.is_symlink() else script.name
     sys.path.insert(0, str(Path(script.parent, link).absolute().parent))  # as Python itself
     main = types.ModuleType("__main__")
-    main.__file__ = words[0]
+    main.__file__ = str(script.absolute())  # as Python itself: processes that it spawns need it
     sys.modules["__main__"] = main
     exec(compile(script.read_bytes(), words[0], "exec"), main.__dict__)  # noqa: S102  the user's own script
 

@@ -19,6 +19,7 @@ from bftrainer.replay.report.course import costs, efficiency
 from bftrainer.replay.report.drawing import Picture
 from bftrainer.replay.report.timeline import pool, timeline
 from bftrainer.replay.report.times import times
+from bftrainer.traces.whole_file import write_whole
 
 
 def _of_one(data: ReportData, name: str) -> list[Picture]:
@@ -86,13 +87,13 @@ def write(report: ReportPage, path: Path, png: Path | None = None) -> None:
         ReportError: a file cannot be written.
     """
     try:
-        path.write_text(report.html, encoding="utf-8")
+        write_whole(path, report.html)
         if png is not None:
             png.mkdir(exist_ok=True)
             for picture in report.pictures:
-                (png / f"{picture.name}.png").write_bytes(picture.png)
+                write_whole(png / f"{picture.name}.png", picture.png)
     except OSError as error:
-        raise ReportError(f"{error.filename}: {error.strerror}") from error
+        raise ReportError(f"{error.filename or path}: {error.strerror}") from error
 
 
 def _files(path: Path) -> list[Path]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import errno
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +29,10 @@ class Results:
         self._folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(folder / "results.sqlite", timeout=60)
+            path = folder / "results.sqlite"
+            if path.is_symlink() and path.lstat().st_uid not in {0, os.geteuid()}:
+                raise PermissionError(errno.EPERM, f"{path.name} is a link that belongs to another user")
+            self._db = sqlite3.connect(path, timeout=60)
             self._db.execute("CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, name, error)")
         except (OSError, ValueError, sqlite3.Error) as error:  # ValueError: no name of a folder
             raise SweepError(f"{folder}: {error}; choose another folder with --out") from error

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bftrainer.errors import BftrainerError
 from bftrainer.search.plan.baselines import StagePlan
 from bftrainer.search.plan.model.profile import Floats
+from bftrainer.traces.whole_file import save_figure
 
 COLOURS = ("#1f6f8b", "#3b9ab2", "#78b7c5", "#e1af00", "#d1603d")
 
@@ -62,10 +62,7 @@ def _save(figure: Any, path: Path) -> None:
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
     try:
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise BftrainerError(f"--picture {path}: {said}; write to another place") from error
+        save_figure(figure, path, "--picture")
     finally:
         plt.close(figure)
 

@@ -106,6 +106,42 @@ def test_links_are_made_in_the_folder_that_was_looked_at_whatever_others_put_in_
     assert (workdir / "before" / "study-1-m" / "0-files" / ".bash_profile").is_symlink()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
+@pytest.mark.parametrize("theirs", ["owner", "mode"])
+@pytest.mark.parametrize("own", ["1-a-m", "study-1-m/0-files"])
+def test_no_program_starts_where_others_could_exchange_its_folder_later(
+    tmp_path: Path, theirs: str, own: str
+) -> None:
+    """Python finds modules, and scripts their checkpoints, by the folder's path. `trainer_dir` may lead to a
+    /scratch in which another user has made this user's folder first."""
+    workdir, scratch = tmp_path / "home", tmp_path / "scratch" / "ann"
+    workdir.mkdir()
+    scratch.mkdir(parents=True)
+    (scratch / "bftrainer").mkdir()
+    if theirs == "owner":
+        os.chown(scratch, 65534, 65534)
+    else:
+        scratch.chmod(0o777)
+    program = Program(command=("a",), workdir=str(workdir), env={}, folder=str(scratch / "bftrainer" / own))
+    log = scratch / "bftrainer" / "1-a-m" / "n.log"
+    with pytest.raises(FolderError, match=rf"{scratch} belongs|away in {scratch}"):
+        open_log(log, "it starts", program)
+    assert not list((scratch / "bftrainer").iterdir()), "nothing of the user's was made there"
+    os.chown(scratch, 0, 0)
+    scratch.chmod(0o1777)
+    os.close(open_log(log, "it starts", program))
+
+
+def test_who_can_exchange_the_workdir_may_exchange_what_lies_in_it(tmp_path: Path) -> None:
+    """That is so in folders that a group shares: programs there are the group's."""
+    workdir = tmp_path / "shared" / "run"
+    workdir.mkdir(parents=True)
+    workdir.parent.chmod(0o777)
+    (tmp_path / "link").symlink_to(workdir)
+    program = Program(command=("a",), workdir=str(tmp_path / "link"), env={})
+    os.close(open_log(workdir / ".bftrainer" / "1-a-m" / "n.log", "it starts", program))
+
+
 def test_no_group_may_take_trainers_folders_away(tmp_path: Path) -> None:
     before = os.umask(0o002)
     try:

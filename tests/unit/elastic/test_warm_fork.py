@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -72,3 +73,29 @@ def test_an_import_that_opens_a_driver_is_noticed(
         preload.import_for(str(script))
     assert ended is None or ended.value.code == preload.UNSAFE
     sys.modules[name].kept.close()
+
+
+SPAWNS = """
+import multiprocessing, os, sys
+def tell(place):
+    open(place, "w").write(os.getcwd())
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=tell, args=("told",))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+"""
+
+
+def test_a_script_can_spawn_processes_that_find_it(tmp_path: Path) -> None:
+    """As a DataLoader does that is told so. The warm process itself was started in another folder."""
+    (tmp_path / "train.py").write_text(SPAWNS)
+    code = (
+        "import multiprocessing, os\n"
+        "from bftrainer.elastic.programs.forked import Task, become\n"
+        "log, environ = os.dup(2), {**os.environ, 'BFTRAINER_WORKER': '{}'}\n"
+        f"become(Task(title='t', words=['train.py'], workdir={str(tmp_path)!r}, environ=environ, gated=False,"
+        " channel=0, log=log, slots=[]))"
+    )
+    subprocess.run([sys.executable, "-P", "-c", code], cwd="/", check=True)
+    assert (tmp_path / "told").read_text() == str(tmp_path)
