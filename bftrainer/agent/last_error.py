@@ -29,7 +29,20 @@ def last_error(log: Path, start: int) -> str:
             printed = file.read(MOST_BYTES)
     except OSError:  # the exit code has to do
         return ""
-    return said_in(printed.decode(errors="replace"))
+    return said_in(printed.decode(errors="replace")) or ("" if printed else _unwritten(log))
+
+
+def _unwritten(log: Path) -> str:
+    """Why a script may have printed nothing: nothing can be written there, as where the disk is full."""
+    try:
+        file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(file, b"\n")
+        finally:
+            os.close(file)
+    except OSError as error:
+        return f"; its log cannot be written: {error.strerror}"
+    return ""
 
 
 def said_in(text: str) -> str:

@@ -54,6 +54,7 @@ class Site:
         self.environ |= {f"BFTRAINER_{k.upper()}": str(v) for k, v in values.items()}
         self.environ["XDG_CONFIG_HOME"] = str(self.root)  # no user's own settings
         self.client = Client(self.state / "daemon.sock")
+        self.folder: Path | None = None  # in which the daemon starts
         self.daemon: subprocess.Popen[bytes] | None = None
 
     def at_will(self, *nodes: str) -> None:
@@ -70,7 +71,9 @@ class Site:
 
     def start(self) -> None:
         with (self.root / "daemon.log").open("ab") as log:
-            self.daemon = subprocess.Popen(self.command, stdout=log, stderr=log, env=self.environ)
+            self.daemon = subprocess.Popen(
+                self.command, stdout=log, stderr=log, env=self.environ, cwd=self.folder
+            )
         self.until(self.answers, LONG_S, "the daemon answers")
 
     def answers(self) -> bool:

@@ -118,15 +118,16 @@ def _matters(line: str, named: str | None) -> bool:
 
 
 def ends(text: str) -> dict[str, SlurmJobEnd]:
-    """How jobs have ended, by number, from what `scontrol -a -o` printed when told to show them."""
-    found = {}
+    """How jobs have ended, by number, from what `scontrol -a -o` printed when told to show them. Of one that
+    is shown twice nothing is said: users' comments may hold line breaks, and look like another job's end."""
+    found: dict[str, SlurmJobEnd] = {}
+    twice: set[str] = set()
     for line in _shown(text):
         if line.startswith("JobId="):
-            code = values.count(_field(line, " ExitCode=").partition(":")[0])
-            found[line[6 : line.find(" ")]] = SlurmJobEnd(
-                _field(line, " JobState="), code, _field(line, " Reason=")
-            )
-    return found
+            job, code = line[6 : line.find(" ")], values.count(_field(line, " ExitCode=").partition(":")[0])
+            twice |= {job} & found.keys()
+            found[job] = SlurmJobEnd(_field(line, " JobState="), code, _field(line, " Reason="))
+    return {job: end for job, end in found.items() if job not in twice}
 
 
 def _shown(text: str) -> Iterator[str]:

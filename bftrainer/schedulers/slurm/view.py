@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from bftrainer.model.gpus import node_of
-from bftrainer.model.machine import Node, NodeState, Snapshot
+from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.schedulers.shared.claims import Claims, Known
 from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.shared.times import shifted
@@ -30,6 +30,9 @@ HARMLESS = frozenset({"CLOUD", "DYNAMIC_NORM"})
 PASSING = frozenset({"COMPLETING", "PLANNED"})
 """Words of nodes that main jobs can have soon."""
 USABLE = frozenset({"IDLE", "ALLOCATED", "MIXED"})
+OVERDUE_S = 60.0
+"""Slurm would have ended a pilot that runs so long beyond its end: its clock is not ours, and when the pilot
+ends is not known. Else we would give its node back, and submit the next one, again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +115,16 @@ def interpret(
         time=now,
         nodes=tuple(gate.told(node, rows[node_of(node.name)]) for node in nodes),
         claims=wanted.claims,
-        pilots=queue.pilots,
+        pilots=tuple(_with_end(pilot, now) for pilot in queue.pilots),
         clearing=queue.clearing,
         main=main_jobs.shown(queue.main, wanted, now),
         waiting=main_jobs.waiting(queue.main),
     )
     return SlurmView(snapshot, wanted, machine.partitions[partition].max_s, free, _shares(rows, free))
+
+
+def _with_end(pilot: Pilot, now: float) -> Pilot:
+    return replace(pilot, ends=None) if (pilot.ends or inf) < now - OVERDUE_S else pilot
 
 
 def _shares(rows: Mapping[str, NodeRow], parts: Mapping[str, Remaining]) -> dict[str, float]:

@@ -28,7 +28,7 @@ from bftrainer.settings.daemon import AGENTS_SOCKET
 from bftrainer.wire import seal
 from tests.support.hostile.daemon import JOBS, STARTED, TURNS
 from tests.support.processes import alive, read
-from tests.support.site import SCRIPTS, Site, always
+from tests.support.site import ROOT, SCRIPTS, Site, always
 
 NODES = ("n1", "n2", "n3")
 GOOD = "good"
@@ -60,6 +60,8 @@ class World(Site):
         self.nodes, self.socket = nodes, self.state / "daemon.sock"
         options = self.command[self.command.index("--state-dir") :]
         self.command = [sys.executable, "-m", "tests.support.hostile.daemon", str(self.root), *options]
+        self.folder = self.root  # users of a daemon of their own may have it write there
+        self.environ["PYTHONPATH"] = str(ROOT)
         (self.root / JOBS).touch()
         self._names = (f"job{number}" for number in itertools.count(1))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -63,6 +65,17 @@ def test_a_log_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
     assert last_error(tmp_path / "none.log", 0) == ""
     os.mkfifo(tmp_path / "pipe.log")
     assert last_error(tmp_path / "pipe.log", 0) == ""
+
+
+def test_a_script_that_could_print_nothing_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk may be full, and that may be why it failed."""
+    log = tmp_path / "n.log"
+    log.touch()
+    assert last_error(log, 0) == ""
+    monkeypatch.setattr(os, "write", Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
+    assert last_error(log, log.stat().st_size) == "; its log cannot be written: No space left on device"
 
 
 def test_the_interpreters_own_words_are_found(tmp_path: Path) -> None:

@@ -327,20 +327,23 @@ def test_one_command_asks_why_pilots_failed_even_those_that_no_look_has_found(co
     failed = "JobState=FAILED Reason=NonZeroExitCode Dependency=(null) ExitCode=127:0 BatchFlag=1"
     other = "JobState=PREEMPTED Reason=None ExitCode=0:15"
     shown = f"scontrol: JobId=4711 JobName=x {failed}\nscontrol: JobId=12 JobName=y {other}"
+    shown += f" Comment=a user\nJobId=14 JobName=z {failed}\nscontrol: JobId=14 JobName=z {other}"
     commands.set("scontrol", f"cat > asked; printf '{shown}\\nscontrol: '; echo 'Invalid job id' >&2; exit 1")
-    listed, gone = Pilot(tag="u", node="n1", job="12"), Pilot(tag="v", node="n2", job="13")
+    listed, gone, posed = (
+        Pilot(tag=t, node=n, job=j) for t, n, j in (["u", "n1", "12"], ["v", "n2", "13"], ["w", "n3", "14"])
+    )
 
     async def scenario() -> None:
         scheduler = commands.scheduler()
         assert await scheduler.failures([PILOT]) == {}
         await scheduler.submit(PILOT, "s")
-        why = await scheduler.failures([PILOT, listed, gone])
+        why = await scheduler.failures([PILOT, listed, gone, posed])
         assert why == {PILOT: "its job failed: there is no /opt/py thon/bin/python on n9; see pilot_python"}
 
     asyncio.run(scenario())
     assert [call for call in commands.calls() if call.startswith("scontrol")] == ["scontrol --local -a -o"]
     asked = (commands.folder / "asked").read_text()
-    assert asked == "show job 4711\nshow job 12\nshow job 13\n"
+    assert asked == "show job 4711\nshow job 12\nshow job 13\nshow job 14\n"
 
 
 def test_a_claim_that_leads_nowhere_lapses_and_counts_again_later(commands: Commands) -> None:

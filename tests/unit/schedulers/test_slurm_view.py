@@ -289,6 +289,13 @@ def test_pilots_that_end_are_gone_and_others_say_why_they_wait() -> None:
     assert view.snapshot.clearing == {Pilot(tag="a" * 32, node="n1", user="")}
 
 
+def test_a_pilot_that_runs_long_beyond_its_end_has_none_that_we_know() -> None:
+    """Slurm's machine has another time: each new pilot would be given back at once, for ever."""
+    jobs = (pilot(1, "n1", "a", end=NOW - 80_000), pilot(2, "n2", "b", end=NOW - 30))
+    view = see(machine(n1="ALLOCATED", n2="ALLOCATED"), *jobs)
+    assert [one.ends for one in view.snapshot.pilots] == [None, NOW - 30]
+
+
 def test_only_watched_partitions_and_only_where_pilots_can_go() -> None:
     rows = {
         name: replace(machine(n1="IDLE").nodes["n1"], name=name, partitions=of)
