@@ -100,6 +100,8 @@ def _fingerprint(value: Any, known: Collection[int], depth: int = 1) -> tuple[Ha
     if type(value) in (int, float):
         found = "number", repr(value)  # NaN is what it was
     elif isinstance(value, torch.Tensor):
+        if value.requires_grad and not value.is_leaf:  # a loss: what is kept from turn to turn is detached
+            return None
         flat = value.detach().reshape(-1)
         found = tuple(value.shape), repr(flat[:: len(flat) // SPREAD + 1].tolist())
     elif isinstance(value, torch.nn.Module):

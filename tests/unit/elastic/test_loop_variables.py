@@ -44,8 +44,25 @@ def nothing() -> str:
     return watched.changed()
 
 
+def a_loss_of_before() -> str:
+    """As a search for a rate, or the training of a teacher, leaves it: the loop replaces it in each turn."""
+    loss = MODEL(torch.ones(1, 2)).sum()
+    average = loss.detach()
+    watched = LoopVariables(KNOWN)
+    for x in torch.ones(3, 2, 2):
+        loss = MODEL(x).sum() + 1
+        average = average + loss.detach()
+    return watched.changed()
+
+
 @pytest.mark.parametrize(
-    ("script", "names"), [(counts, "best, seen"), (average_by_hand, "ema, losses, weights"), (nothing, "")]
+    ("script", "names"),
+    [
+        (counts, "best, seen"),
+        (average_by_hand, "ema, losses, weights"),
+        (nothing, ""),
+        (a_loss_of_before, "average"),
+    ],
 )
 def test_what_changes_is_named(script: Callable[[], str], names: str) -> None:
     told = script()
