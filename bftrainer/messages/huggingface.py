@@ -208,3 +208,11 @@ NOT_RESTORED = Diagnostic(
     "None",
     "on_train_begin is called again after every change of nodes, and what was trained is lost.",
 )
+MASKED_MEAN = Diagnostic(
+    333,
+    "labels are masked (-100), and the loss is a mean over those of {few} samples at once on {fewest} ranks, "
+    "of {many} on {most}",
+    "{cure}. Or give the Trainer a compute_loss_func that divides a sum by num_items_in_batch",
+    "In such a mean a label weighs the more the fewer there are beside it. So other weights come out on "
+    "other numbers of nodes. See [A loss of your own](huggingface.md#a-loss-of-your-own).",
+)

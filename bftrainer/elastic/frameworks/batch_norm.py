@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from bftrainer.elastic.frameworks.fixed_batch import Uneven
 from bftrainer.elastic.process.warnings import note_warning
 from bftrainer.messages.ranks import NORM_SHARES
-
-LEAST = 2
-"""Fewer samples have no variance to divide by."""
 
 
 def watch_batch_norm(model: torch.nn.Module, at_once: Mapping[int, int]) -> None:
@@ -40,16 +37,7 @@ def watch_batch_norm(model: torch.nn.Module, at_once: Mapping[int, int]) -> None
 
 
 def _tell(at_once: Mapping[int, int], *, is_over_all: bool) -> None:
-    samples = {n: n * own if is_over_all else own for n, own in at_once.items()}
-    few, many = min(samples.values(), default=0), max(samples.values(), default=0)
-    if few == many:
-        return
-    common = math.gcd(*samples.values())
-    if is_over_all:
-        cure = "Leave at_most out"
-    elif common >= LEAST:
-        cure = f"Say at_most={common}, so that all are of one size"
-    else:
-        cure = "Take a batch whose shares have a common divisor, and say at_most=..."
-    ranks = {count: n for n, count in samples.items()}
-    note_warning(NORM_SHARES.say(few=few, fewest=ranks[few], many=many, most=ranks[many], cure=cure))
+    found = Uneven.of({n: n * own if is_over_all else own for n, own in at_once.items()})
+    if found is not None:
+        cure = {"cure": "Leave at_most out"} if is_over_all else {}
+        note_warning(NORM_SHARES.say(**{**found._asdict(), **cure}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -20,6 +20,28 @@ class Cut(NamedTuple):
 
     samples: int
     micro_batches: int
+
+
+class Uneven(NamedTuple):
+    """Samples that are computed at once: `few` of them on `fewest` ranks, and `many` on `most`."""
+
+    few: int
+    fewest: int
+    many: int
+    most: int
+    cure: str
+
+    @classmethod
+    def of(cls, samples: Mapping[int, int]) -> Uneven | None:
+        """What differs most of the samples at once, by the number of ranks; None: nothing differs."""
+        few, many = min(samples.values(), default=0), max(samples.values(), default=0)
+        if few == many:
+            return None
+        ranks, common = {count: n for n, count in samples.items()}, math.gcd(*samples.values())
+        cure = f"Say at_most={common}, so that all are of one size"
+        if common == 1:
+            cure = "Take a batch whose shares have a common divisor, and say at_most=..."
+        return cls(few, ranks[few], many, ranks[many], cure)
 
 
 def cut(total: int, size: int, at_most: int | None = None) -> Cut:

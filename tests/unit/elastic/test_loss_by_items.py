@@ -15,6 +15,7 @@ from bftrainer.elastic.frameworks.huggingface.loss_by_items import (
     require_function_by_items,
     require_smoothing_by_items,
     watch_first_loss,
+    watch_masked_labels,
     watch_own_loss,
 )
 
@@ -263,3 +264,36 @@ def test_a_loss_of_the_scripts_own_that_depends_on_the_nodes_is_told(
         told = capsys.readouterr().err.partition("bftrainer: ")[2]
     assert told.startswith(said) and bool(told) == bool(said)
     assert vars(trainer).get("compute_loss") is None or told.startswith("refused") or not said
+
+
+@pytest.mark.parametrize(
+    ("labels", "by_items", "at_once", "is_told"),
+    [
+        ([1, -100], False, {1: 6, 2: 6, 3: 4}, True),
+        ([1, -100], True, {1: 6, 2: 6, 3: 4}, False),
+        ([1, -100], False, {1: 4, 2: 4, 3: 4}, False),
+        ([1, 0], False, {1: 6, 2: 6, 3: 4}, False),
+    ],
+)
+def test_a_mean_over_masked_labels_of_shares_of_several_sizes_is_told_of(
+    labels: list[int],
+    at_once: dict[int, int],
+    capsys: pytest.CaptureFixture[str],
+    *,
+    by_items: bool,
+    is_told: bool,
+) -> None:
+    class Steps(Hugging):
+        loss_is_scaled_for_ga = by_items
+
+        def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> str:
+            return "trained"
+
+    mine = object()
+    trainer = Steps(mine)
+    watch_masked_labels(Hugging, mine, at_once)
+    for _ in range(2):
+        assert trainer.training_step(None, {"labels": torch.tensor(labels)}, None) == "trained"
+    said = capsys.readouterr().err
+    assert ("those of 4 samples at once on 3 ranks, of 6 on 2. Say at_most=2, so" in said) == is_told
+    assert said.count("BFT-333") == is_told and not vars(trainer).get("training_step")

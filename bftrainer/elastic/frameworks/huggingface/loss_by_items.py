@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from bftrainer.elastic.frameworks.fixed_batch import Uneven
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.warnings import note_warning
 from bftrainer.messages.huggingface import (
@@ -22,6 +23,7 @@ from bftrainer.messages.huggingface import (
     LOSS_WITH_TERMS,
     LOSS_WITHOUT_ITEMS,
     LOSS_WITHOUT_NODES,
+    MASKED_MEAN,
     MODEL_WITHOUT_ITEMS,
     SMOOTHING,
 )
@@ -29,6 +31,8 @@ from bftrainer.messages.huggingface import (
 ITEMS = "num_items_in_batch"
 NODES = {"num_processes", "world_size", "process_count", "get_world_size"}
 """Names by which a loss knows the number of nodes."""
+MASKED = -100
+"""The label that PyTorch's losses leave out."""
 PARTS = {"current_gradient_accumulation_steps", "gradient_accumulation_steps"}
 """Names by which a loss knows the number of micro-batches."""
 
@@ -146,6 +150,35 @@ def _require_sum(own: Any, names: set[Any], *, is_cut: bool, is_shared: bool, tr
         return own(*given, **options)
 
     _at_first_loss(trainer, instead)
+
+
+def watch_masked_labels(base: type, callback: Any, at_once: Mapping[int, int]) -> None:
+    """See in the first batch whether the loss of the Trainer that has this callback is a mean over labels of
+    which some are masked, and tell where it is one over other samples on other numbers of ranks.
+
+    Args:
+        base: Hugging Face's Trainer.
+        at_once: the samples that a rank computes at once, by the number of ranks.
+    """
+    if (found := Uneven.of(at_once)) is not None:
+        for trainer in trainers_of(base, callback):
+            _at_first_step(trainer, MASKED_MEAN.say(**found._asdict()))
+
+
+def _at_first_step(trainer: Any, of_masked: str) -> None:
+    own, before = trainer.training_step, vars(trainer).get("training_step")
+
+    def first(model: Any, inputs: Any, *given: Any, **options: Any) -> Any:
+        del trainer.training_step
+        if before is not None:
+            trainer.training_step = before
+        labels = inputs.get("labels") if isinstance(inputs, Mapping) else None
+        is_masked = isinstance(labels, torch.Tensor) and bool((labels == MASKED).any())
+        if is_masked and not _is_taken_for_sum(trainer):
+            note_warning(of_masked)
+        return own(model, inputs, *given, **options)
+
+    trainer.training_step = first
 
 
 def _with_terms(trainer: Any, own: Callable[..., Any], model: Any, *given: Any, **options: Any) -> Any:
