@@ -89,15 +89,16 @@ class Program:
 @cache
 def compiled_folder() -> str:
     """The folder on this node for what PyTorch compiles for this user, which no other user may write to.
-    PyTorch itself takes /tmp/torchinductor_USER, whoever has made it, and runs what it finds there."""
-    folder = Path(tempfile.gettempdir(), f"bftrainer-compiled-{os.geteuid()}")
-    try:
-        with held(folder, own=True):
-            return str(folder)
-    except OSError as error:
-        other = tempfile.mkdtemp(prefix="bftrainer-compiled-")
-        log.warning("what PyTorch compiles is kept in %s: %s", other, error)
-        return other
+    PyTorch itself takes /tmp/torchinductor_USER, whoever has made it, and runs what it finds there. Where
+    another user has ours in /tmp, or could exchange it, it is at home."""
+    for place in (tempfile.gettempdir(), str(Path(os.path.expanduser("~"), ".cache"))):  # noqa: PTH111  no home
+        folder = Path(place, f"bftrainer-compiled-{os.geteuid()}")
+        try:
+            with held(folder, own=True, workdir="/"):
+                return str(folder)
+        except OSError as error:
+            log.warning("what PyTorch compiles is not kept in %s: %s", folder, error)
+    return tempfile.mkdtemp(prefix="bftrainer-compiled-")
 
 
 def close_to_tracers() -> None:

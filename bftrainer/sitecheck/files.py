@@ -31,6 +31,7 @@ def file_findings(settings: Settings, files: tuple[Path, ...]) -> list[Finding]:
         socket_folder(settings),
         *pilot_files(settings),
         *pilot_template(settings),
+        *users_folders(settings),
     ]
 
 
@@ -211,6 +212,26 @@ def pilot_template(settings: Settings) -> list[Finding]:
         said = f"{path} does not give the secret on the agent's standard input"
         return [wrong(check, said, f"begin anew from {ours}")]
     return [ok(check, f"{path}; compare it with {ours} at each upgrade")]
+
+
+def users_folders(settings: Settings) -> list[Finding]:
+    """Whether users could make others' folders below `trainer_dir`: no trainer starts in one that strangers
+    made."""
+    before, named, _ = settings.trainer_dir.partition("{user}")
+    if settings.mode == "single" or not named or not before.startswith("/"):
+        return []
+    place, check = Path(f"{before}x").parent, "trainer_dir"
+    try:
+        other = danger(place / "x", None, strict=False, instead="/scratch")
+        anybody = place.stat().st_mode & stat.S_IWOTH
+    except OSError as error:
+        return [not_checked(check, f"{place}: {error.strerror}; it may be on the nodes alone")]
+    if other:
+        return [wrong(check, other.said, other.remedy)]
+    if anybody:
+        said = f"a user may make another one's folder in {place}, whose trainers fail then"
+        return [warning(check, said, f"have root make each user's, and say chmod o-w {place}")]
+    return [ok(check, f"only root makes folders in {place}")]
 
 
 def _is_shared(path: Path) -> bool:

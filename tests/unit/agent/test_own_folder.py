@@ -189,6 +189,9 @@ def test_a_program_starts_in_the_folder_that_is_its_own_whatever_has_its_name_by
         pass
 
 
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
+
+
 @pytest.fixture
 def anew() -> Iterator[None]:
     compiled_folder.cache_clear()
@@ -198,22 +201,30 @@ def anew() -> Iterator[None]:
 
 @pytest.mark.usefixtures("anew")
 @pytest.mark.parametrize(
-    "theirs", [False, pytest.param(True, marks=pytest.mark.skipif(os.geteuid() != 0, reason="root"))]
+    ("mode", "theirs", "home", "place"),
+    [
+        (0o1777, False, "home", "tmp"),
+        pytest.param(0o1777, True, "home", "home/.cache", marks=AS_ROOT),
+        (0o777, False, "home", "home/.cache"),
+        pytest.param(0o1777, True, "tmp/none/\0", "tmp", marks=AS_ROOT),
+    ],
 )
 def test_what_pytorch_compiles_lies_where_no_other_user_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, theirs: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, theirs: bool, home: str, place: str
 ) -> None:
-    """Whoever makes its folder in /tmp first can exchange what it runs."""
-    tmp_path.chmod(0o1777)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    """Whoever makes its folder in /tmp first can exchange what it runs; or anybody, without a sticky bit."""
+    tmp = tmp_path / "tmp"
+    tmp.mkdir()
+    tmp.chmod(mode)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp))
+    monkeypatch.setattr(os.path, "expanduser", lambda _: str(tmp_path / home))
     monkeypatch.delenv(COMPILED, raising=False)
-    usual = tmp_path / f"bftrainer-compiled-{os.geteuid()}"
+    usual = tmp / f"bftrainer-compiled-{os.geteuid()}"
     if theirs:
         usual.mkdir(mode=0o777)
         os.chown(usual, 65534, 65534)
     folder = Path(Program(command=("a",), workdir=".", env={}).environment()[COMPILED])
-    assert (folder == usual) is not theirs
-    assert folder.parent == tmp_path and folder.stat().st_mode & 0o777 == 0o700
-    assert folder.stat().st_uid == os.geteuid()
+    assert folder.parent == tmp_path / place and (folder == usual) is not (theirs or mode == 0o777)
+    assert folder.stat().st_uid == os.geteuid() and folder.stat().st_mode & 0o777 == 0o700
     chosen = Program(command=("a",), workdir=".", env={COMPILED: "mine"})
     assert chosen.environment()[COMPILED] == "mine"

@@ -268,3 +268,19 @@ def test_a_template_of_the_sites_own_must_give_the_secret_as_ours_does(
     assert files.pilot_template(own)[0].level is Level.WRONG
     path.write_text((Path(__file__).parents[3] / "jobscripts" / "slurm-pilot.sh.j2").read_text())
     assert files.pilot_template(own)[0].level is Level.OK
+
+
+@pytest.mark.parametrize(
+    ("mode", "found"),
+    [(0o755, Level.OK), (0o1777, Level.WARNING), (0o777, Level.WRONG), (None, Level.NOT_CHECKED)],
+)
+def test_a_folder_in_which_users_could_make_others_folders_is_told_of(
+    site: Settings, place: Path, mode: int | None, found: Level
+) -> None:
+    scratch = place / "scratch"
+    if mode is not None:
+        scratch.mkdir()
+        scratch.chmod(mode)
+    own = site.model_copy(update={"trainer_dir": f"{scratch}/{{user}}/bftrainer"})
+    assert [one.level for one in files.users_folders(own)] == [found]
+    assert files.users_folders(site) == [], "below each trainer's workdir"
