@@ -20,10 +20,9 @@ from statistics import mean, quantiles
 from typing import Any
 from unittest.mock import patch
 
-from bftrainer.cli.shared.replays.dedicated import FIXED
 from bftrainer.replay.dedicated.cluster import ClusterShape, figures_of, run
 from bftrainer.replay.dedicated.policies import policy_of
-from bftrainer.replay.dedicated.workload import read_jobs
+from bftrainer.replay.dedicated.workload import FIXED, read_jobs
 
 CLUSTER = ClusterShape(16, 4)
 BASELINES = ("tiresias", "optimus")

@@ -23,14 +23,13 @@ from typing import Any
 from goodput_replays import CLUSTER, published
 
 from bftrainer.allocate.goodput.counts import GoodputAim
-from bftrainer.cli.shared.replays.dedicated import FIXED
 from bftrainer.performance.goodput import gain, noise_scale
 from bftrainer.replay.dedicated.baselines import iteration_s
 from bftrainer.replay.dedicated.cluster import TICK_S, figures_of, run
 from bftrainer.replay.dedicated.job import PUBLISHED, Pauses
 from bftrainer.replay.dedicated.policies import policy_of
 from bftrainer.replay.dedicated.programs import MeasuredProgram
-from bftrainer.replay.dedicated.workload import SubmittedJob, read_jobs
+from bftrainer.replay.dedicated.workload import FIXED, SubmittedJob, read_jobs
 
 COLD = Pauses(init_s=7.9, stall_up_s=0.023, stall_down_s=0.011, rescales=True)
 """docs/evidence/rescaling.md: a cold node's first step (median); pauses of joins and leaves (p99), in s."""

@@ -35,7 +35,7 @@ DEFAULTS = asdict(LogOptions())
     "--workload",
     type=WorkloadFile(),
     help="Job table (CSV job,Tcup,Tcdw,Jmin,Jmax,Pmax,Tsub,model) or YAML list of trainer specs; with "
-    "--cluster pollux:FILE (CSV name,time,application,num_replicas,batch_size).",
+    "--profiles pollux:FILE (CSV name,time,application,num_replicas,batch_size).",
 )
 @click.option(
     "--curves",
@@ -131,7 +131,7 @@ def command(
     without any other option. The samples that this predicts are shown beside those of the record.
 
     With --cluster there is no LOG: jobs have a dedicated cluster, and their speeds and gradient noise are
-    those that --profiles has.
+    those that --profiles has. Without --cluster they have LOG's nodes, of --gpus-per-node each.
 
     With --iterations, jobs of lengths drawn from LOG share devices by iteration.
     """

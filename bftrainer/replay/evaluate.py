@@ -53,8 +53,7 @@ def evaluate(
     log = load_log(scenario)
     begin, end = span(scenario, log)
     changes = load_changes(scenario, begin, end)
-    submissions = _submissions(scenario)
-    known, simulate = _knowledge(scenario, submissions)
+    submissions, known, simulate = _trainers(scenario, begin)
     recorder = None if name is None else Recorder(begin, end)
     result = replay(
         changes,
@@ -72,6 +71,30 @@ def evaluate(
     if recorder is not None and name is not None:
         data = recorder.report_data(name, scenario.parameters, figures, result, submissions, settings)
     return Evaluation(figures, data, tuple(reason for reason, _ in result.tally.fallbacks.most_common()))
+
+
+def _trainers(
+    scenario: Scenario, begin: float
+) -> tuple[Sequence[Submission], Sequence[Submission], Simulate]:
+    """The trainers, as the engine gets them, and the launcher that simulates what they are really like."""
+    if scenario.profiles is None:
+        submissions = _submissions(scenario)
+        return submissions, *_knowledge(scenario, submissions)
+    from bftrainer.replay.trainers import adapting  # noqa: PLC0415  SciPy takes a while to import
+
+    if scenario.settings.engine.share is Share.GPU:
+        raise workload.WorkloadError(f"{scenario.workload}: its trainers have whole nodes; leave share out")
+    gpus = scenario.reading.gpus_per_node
+    every, courses = adapting.read_courses(scenario.workload, scenario.profiles, gpus, begin)
+    submissions = scenario.changes.apply(every)
+    launcher = partial(
+        adapting.AdaptingLauncher,
+        submissions=submissions,
+        courses=courses,
+        noise=scenario.noise,
+        seed=scenario.seed,
+    )
+    return submissions, hidden(submissions), launcher
 
 
 def _submissions(scenario: Scenario) -> list[Submission]:

@@ -56,6 +56,9 @@ class Scenario(BaseModel):
     log: Annotated[Path, Field(description="log of idle nodes, or of a scheduler's jobs")]
     workload: Annotated[Path, Field(description="job table (CSV) or list of trainer specs (YAML)")]
     curves: Annotated[Path | None, Field(description="scalability curves of a job table's models")] = None
+    profiles: Annotated[
+        Path | None, Field(description="measurements of the programs of a workload whose batches adapt")
+    ] = None
     model: Annotated[str | None, Field(description="all of a job table's trainers train this model")] = None
     nodes: Annotated[Count | None, Field(description="take so many nodes of the log's; none: all")] = None
     pick: Annotated[

@@ -29,10 +29,12 @@ def write_program(
     epochs: int = 3,
     batches: Sequence[int] = (16, 64, 256),
     local: Sequence[int] = (4, 16, 64),
-    phi: float = 64.0,
+    phi: float | Sequence[float] = 64.0,
     system: SystemModel = SYSTEM,
 ) -> Path:
-    """Write a program's measurements: every epoch counts 100 steps of m0, and the noise scale is constant."""
+    """Write a program's measurements: every epoch counts 100 steps of m0. `phi` is its noise scale, or that
+    of each epoch."""
+    noise = [phi] * epochs if isinstance(phi, float | int) else phi
     placed = []
     for placement in PLACEMENTS:
         nodes, workers = len(placement), sum(map(int, placement))
@@ -56,7 +58,7 @@ def write_program(
                 EPOCH_STEPS * epoch * batches[0] // batch,
                 0.1 * epoch,
                 1.0,
-                phi / batches[0],
+                noise[epoch - 1] / batches[0],
             )
             for epoch in range(1, epochs + 1)
         ]

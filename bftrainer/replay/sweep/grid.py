@@ -27,7 +27,9 @@ REPORT_EVERY = 100
 LONGEST_PATH = 1000  # so much of a path is said
 QUOTED = 80
 """So many characters of a value are repeated."""
-FILES = ("log", "workload", "curves")
+FILES = ("log", "workload", "curves", "profiles")
+FOLDERS = ("profiles",)
+"""Those of them that are folders."""
 PARTS = ("base", "grid", "runs")
 Values = dict[str, Any]
 """Parameters of a scenario by name."""
@@ -102,10 +104,9 @@ def _run(path: Path, base: Values, overrides: Values, settings: Settings | None,
     what = scenario.of(values, settings, f"{path}: {label}" if label else str(path))
     for name in FILES:
         file = getattr(what, name)
-        if file is not None and not _is_file(file):
-            raise SweepError(
-                f"{path}: {name}: {str(file)[:LONGEST_PATH]}: there is no such file; paths begin in {folder}"
-            )
+        if file is not None and not _is_there(file, folder=name in FOLDERS):
+            kind, where = "folder" if name in FOLDERS else "file", f"paths begin in {folder}"
+            raise SweepError(f"{path}: {name}: {str(file)[:LONGEST_PATH]}: there is no such {kind}; {where}")
     return SweepRun(_key(what), label or path.stem, what, differs)
 
 
@@ -135,9 +136,9 @@ def _short(value: object) -> str:
     return shown(value.name if isinstance(value, Path) else str(value))[:QUOTED]
 
 
-def _is_file(path: Path) -> bool:
+def _is_there(path: Path, *, folder: bool) -> bool:
     try:
-        return path.is_file()
+        return path.is_dir() if folder else path.is_file()
     except (OSError, ValueError):  # a name that no file system takes
         return False
 
@@ -146,7 +147,7 @@ def _key(what: Scenario) -> str:
     """The same for the same parameters of the same files with the same version."""
     stamps = [
         stamp(path) if path is not None and path.exists() else None
-        for path in (what.log, what.workload, what.curves)
+        for path in (what.log, what.workload, what.curves, what.profiles)
     ]
     plain = json.dumps([what.parameters, stamps, __version__], sort_keys=True)
     return hashlib.sha256(plain.encode()).hexdigest()[:16]

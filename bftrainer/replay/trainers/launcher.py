@@ -35,7 +35,11 @@ class SimulatedLauncher(Executor):
 
     def add(self, trainer: int, spec: TrainerSpec) -> None:
         """Make a trainer known, as submitted now."""
-        self.trainers[trainer] = SimulatedTrainer.submitted(spec, self.clock.now(), self.class_of)
+        self.trainers[trainer] = self.made(trainer, spec)
+
+    def made(self, trainer: int, spec: TrainerSpec) -> SimulatedTrainer:
+        """A trainer that is submitted now, as it is simulated."""
+        return SimulatedTrainer.submitted(spec, self.clock.now(), self.class_of)
 
     def forget(self, trainer: int) -> None:
         """A trainer has ended. Only its figures are kept."""

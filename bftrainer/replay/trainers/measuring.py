@@ -11,12 +11,12 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bftrainer.model.actions import Regroup
 from bftrainer.model.events import Measured
 from bftrainer.model.reports import MEASURE_AGAIN_S, MEASURE_S
-from bftrainer.model.trainer import Cost, Scalability, TrainerSpec
+from bftrainer.model.trainer import AdaptingBatch, Cost, Scalability, TrainerSpec
 from bftrainer.ports import Clock, Emit
 from bftrainer.replay.trainers.launcher import SimulatedLauncher
 from bftrainer.replay.trainers.simulated import SimulatedTrainer
@@ -24,6 +24,20 @@ from bftrainer.replay.workload import Submission
 
 MOST_WINDOWS = 5
 """Windows measured of a trainer on one number of nodes. Real launchers go on; in a replay that costs time."""
+Kind = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredWindow:
+    """What is measured of a trainer at one time: its speed (samples/s), and its batch if that adapts.
+
+    `kind`: the number of nodes, and what else makes a difference. `until`: when that changes by itself.
+    """
+
+    kind: Kind
+    speed: float
+    batch: AdaptingBatch | None = None
+    until: float = math.inf
 
 
 def hidden(workload: Sequence[Submission]) -> list[Submission]:
@@ -54,13 +68,15 @@ class MeasuringLauncher(SimulatedLauncher):
     Measured speeds scatter by `noise` (relative, log-normal); the same `seed` gives the same noise.
     """
 
+    most_windows = MOST_WINDOWS
+
     def __init__(
         self, emit: Emit, clock: Clock, *, submissions: Sequence[Submission], noise: float, seed: int
     ) -> None:
         super().__init__(emit, clock)
         self._submissions, self._noise = submissions, noise
         self._random = random.Random(seed)  # noqa: S311  not for secrets
-        self._windows: Counter[tuple[int, int]] = Counter()  # (trainer, number of nodes) -> windows
+        self._windows: Counter[tuple[int, Kind]] = Counter()
 
     def add(self, trainer: int, spec: TrainerSpec) -> None:
         """Make a trainer known; its spec in `submissions` counts, not the one that the engine has."""
@@ -76,7 +92,7 @@ class MeasuringLauncher(SimulatedLauncher):
         if event.point is not None:
             if len(trainer.members) != event.point[0]:
                 return None
-            self._windows[event.trainer, event.point[0]] += 1
+            self._windows[event.trainer, self.window(trainer, event.time).kind] += 1
             self._begin_window(event.trainer, trainer, event.time)
         return event
 
@@ -96,13 +112,27 @@ class MeasuringLauncher(SimulatedLauncher):
             )
         self._begin_window(action.trainer, trainer, begin)
 
+    def window(self, trainer: SimulatedTrainer, at: float) -> MeasuredWindow:
+        """What is measured of a trainer at a time."""
+        return MeasuredWindow((len(trainer.members),), trainer.rate)
+
     def _begin_window(self, id_: int, trainer: SimulatedTrainer, begin: float) -> None:
-        """Announce the speed that will have been measured at the end of a window from `begin` on."""
-        n = len(trainer.members)
-        windows = self._windows[id_, n]
-        length = MEASURE_AGAIN_S if windows else MEASURE_S
-        if trainer.rate > 0 and windows < MOST_WINDOWS:
-            speed = trainer.rate * math.exp(self._noise * self._random.gauss(0.0, 1.0))
-            self.emit(
-                Measured(time=begin + length, trainer=id_, generation=trainer.published, point=(n, speed))
+        """Announce the speed that will have been measured at the end of a window that begins now, or as soon
+        as there is something new to measure."""
+        found = self.window(trainer, begin)
+        if self._windows[id_, found.kind] >= self.most_windows and found.until < math.inf:
+            begin = found.until
+            found = self.window(trainer, begin)
+        windows = self._windows[id_, found.kind]
+        if found.speed <= 0 or windows >= self.most_windows:
+            return
+        speed = found.speed * math.exp(self._noise * self._random.gauss(0.0, 1.0))
+        self.emit(
+            Measured(
+                time=begin + (MEASURE_AGAIN_S if windows else MEASURE_S),
+                trainer=id_,
+                generation=trainer.published,
+                point=(found.kind[0], speed),
+                batch=found.batch,
             )
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Self
 
 from bftrainer.model.gpus import node_of
 from bftrainer.model.trainer import ASSUMED_COSTS, Points, RescaleCosts, TrainerSpec
@@ -78,9 +79,7 @@ class SimulatedTrainer:
     held_since: float = 0.0
 
     @classmethod
-    def submitted(
-        cls, spec: TrainerSpec, now: float, class_of: Callable[[str], str] = one_class
-    ) -> SimulatedTrainer:
+    def submitted(cls, spec: TrainerSpec, now: float, class_of: Callable[[str], str] = one_class) -> Self:
         """A trainer that was submitted at `now`; costs that its spec leaves open are the assumed ones."""
         return cls(
             spec=spec,

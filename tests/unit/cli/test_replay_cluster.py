@@ -90,11 +90,39 @@ def test_options_that_do_not_go_together_are_refused(words: list[str], more: lis
 def test_what_only_a_cluster_has_is_refused_without_one(words: list[str], tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text("idle_start,idle_end,node\n0,10,a\n")
-    found = invoked(["replay", str(log), *words[3:], "--allocator", "goodput"])
-    assert found.exit_code == 2
-    for option in ("--profiles", "--workload pollux:FILE", "--allocator goodput"):
-        assert option in found.output
+    of_log = ["replay", str(log), *words[3:]]
+    for more, says in (
+        (
+            ["--allocator", "goodput", "--interval", "9"],
+            "--interval, --allocator goodput: only with --cluster",
+        ),
+        (["--workload", str(log)], "--profiles: only with --workload pollux:FILE"),
+        (["--knowledge", "none"], "--knowledge: not with --profiles"),
+    ):
+        found = invoked([*of_log, *more])
+        assert found.exit_code == 2
+        assert says in found.output
+    assert "--workload pollux:FILE needs --profiles DIR" in invoked(of_log[:4]).output
     assert "a replay needs LOG" in invoked(["replay"]).output
+
+
+def test_the_same_jobs_have_the_idle_nodes_of_a_log(words: list[str], tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("idle_start,idle_end,node\n0,40000,a\n100,40000,b\n")
+    of_log = ["replay", str(log), *words[3:], "--gpus-per-node", "4", "--objective", "goodput"]
+    record = tmp_path / "record.json.gz"
+    found = invoked([*of_log, "--out", str(record), "--json"])
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.output)["completed"] == 2
+    assert record.exists()
+    assert "mean runtime of p" in invoked(of_log).output
+    sweep = {"log": "log.csv", "workload": "jobs.csv", "profiles": "profiles", "gpus_per_node": 4}
+    (tmp_path / "grid.yaml").write_text(json.dumps({"base": sweep, "grid": {"objective": ["goodput"]}}))
+    swept = invoked(["sweep", str(tmp_path / "grid.yaml"), "--jobs", "1"])
+    assert swept.exit_code == 0, swept.output
+    (tmp_path / "grid.yaml").write_text(json.dumps({"base": {**sweep, "profiles": "jobs.csv"}}))
+    refused = CliRunner().invoke(app, ["sweep", str(tmp_path / "grid.yaml")])
+    assert "there is no such folder" in str(refused.exception)
 
 
 def test_a_cluster_without_its_files_says_what_it_needs(words: list[str]) -> None:

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 ALLOCATORS = ("goodput", "optimus", "tiresias")
-FIXED = frozenset({"ncf"})
-"""Programs that keep the user's workers and batch under every allocator, as in the published replays."""
 SHAPE = re.compile(r"([1-9][0-9]{0,3})x([1-9])")
 POLLUX = "pollux:"
+MEASUREMENTS = "the folder with the measurements of the workload's programs"
 OF_GOODPUT = (
     *("declared_epochs", "shared_profiles", "power", "goodput_objective", "largest_batches"),
     *("low_utility", "high_utility", "min_nodes"),
@@ -79,7 +78,7 @@ def _options() -> list[Callable[[F], F]]:
         click.option(
             "--profiles",
             type=Input(file_okay=False, dir_okay=True),
-            help="With --cluster: a folder with the measurements of each of the workload's programs.",
+            help="With --workload pollux:FILE: a folder with the measurements of each of its programs.",
         ),
         click.option(
             "--interval",
@@ -153,8 +152,8 @@ def dedicated_options(command: F) -> F:
         """Replay the cluster, or call the command."""
         of_goodput = {name: others.pop(name) for name in OF_GOODPUT}
         if cluster is None:
-            _refuse_without_cluster(others["workload"], others["allocator"])
-            return command(*args, **others)
+            others["workload"] = _refuse_without_cluster(profiles, others["workload"], others["allocator"])
+            return command(*args, profiles=profiles, **others)
         _refuse_with_cluster(profiles, others["workload"], others["allocator"])
         return _replay(
             Path(others["workload"].removeprefix(POLLUX)),
@@ -170,25 +169,36 @@ def dedicated_options(command: F) -> F:
     return with_options(cast(F, either), _options())
 
 
-def _refuse_without_cluster(workload: Path | str | None, allocator: str | None) -> None:
-    """Raise `UsageError` for what only a dedicated cluster has."""
+def _refuse_without_cluster(
+    profiles: Path | None, workload: Path | str | None, allocator: str | None
+) -> Path | None:
+    """The workload's path. Raises `UsageError` for what only a dedicated cluster has."""
     if click.get_current_context().params["log"] is None:
         what = "the log of nodes to replay. Or give --cluster to replay a dedicated cluster"
         raise click.UsageError(NEEDS.say(command="a replay", option="LOG", what=what))
-    only = [option_of(name) for name in ("profiles", "interval_s", *OF_GOODPUT) if name in given_parameters()]
-    if isinstance(workload, str):
-        only.append(f"--workload {POLLUX}FILE")
+    given = given_parameters()
+    only = [option_of(name) for name in ("interval_s", *OF_GOODPUT) if name in given]
     if allocator in ALLOCATORS:
         only.append(f"--allocator {allocator}")
     if only:
         raise click.UsageError(ONLY_WITH.say(options=", ".join(only), other="--cluster"))
+    if not isinstance(workload, str):
+        if profiles is not None:
+            raise click.UsageError(ONLY_WITH.say(options="--profiles", other=f"--workload {POLLUX}FILE"))
+        return workload
+    if profiles is None:
+        raise click.UsageError(
+            NEEDS.say(command=f"--workload {POLLUX}FILE", option="--profiles DIR", what=MEASUREMENTS)
+        )
+    if foreign := sorted(given & {"curves", "model", "knowledge"}):
+        raise click.UsageError(NOT_WITH.say(options=", ".join(map(option_of, foreign)), other="--profiles"))
+    return Path(workload.removeprefix(POLLUX))
 
 
 def _refuse_with_cluster(profiles: Path | None, workload: Path | str | None, allocator: str | None) -> None:
     """Raise `UsageError` for what a dedicated cluster lacks or has not."""
     if profiles is None:
-        what = "the folder with the measurements of the workload's programs"
-        raise click.UsageError(NEEDS.say(command="--cluster", option="--profiles DIR", what=what))
+        raise click.UsageError(NEEDS.say(command="--cluster", option="--profiles DIR", what=MEASUREMENTS))
     if not isinstance(workload, str):
         what = "the jobs in Pollux' form"
         option = f"--workload {POLLUX}FILE.csv"
@@ -222,7 +232,7 @@ def _replay(
     as_json: bool,
 ) -> None:
     from bftrainer.replay.dedicated import cluster, job
-    from bftrainer.replay.dedicated.workload import read_jobs
+    from bftrainer.replay.dedicated.workload import FIXED, read_jobs
 
     started = time.perf_counter()
     pauses = job.PUBLISHED
