@@ -1,8 +1,8 @@
 """Goodput of trainers whose batch adapts: from what their runs report and the times of their steps. Pure.
 
 Pollux's model (`goodput`) is fitted to the times of steps with all batches so far, of the trainer and of
-others of its program. With the trainer's noise it says which batch the run would choose on each number of
-nodes, and what that is worth.
+others of its program; of the trainer alone where others run another version of it. With the trainer's noise
+it says which batch the run would choose on each number of nodes, and what that is worth.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ MISFIT = math.log(2)
 """By such a factor times may be off from their model, by the root mean square of its logarithm. Beyond it
 they are of different models, say, and nothing follows from them."""
 
+OWN_MISFIT = math.log(1.3)
+"""By such a factor a trainer's own times may be off from the model of all of its program. Beyond it others
+run another version of it, say with another model, and their times say nothing of this one's."""
+
+NOTHING = Observations()
 Times = tuple[IterationTime, ...]
 
 
@@ -48,9 +53,29 @@ def system_of(times: Times) -> SystemModel | None:
     if not times:
         return None
     found = fit(times)
+    return found if _off(times, found) <= MISFIT else None
+
+
+def _off(times: Times, system: SystemModel) -> float:
+    """The root mean square of the logarithms by which times are off from a model."""
     columns = np.array([(t.nodes, t.workers, t.batch, t.iteration_s) for t in times]).T
-    off = np.log(found.iteration_time(*columns[:3]) / columns[3])
-    return found if math.sqrt(float(np.mean(off**2))) <= MISFIT else None
+    off = np.log(system.iteration_time(*columns[:3]) / columns[3])
+    return math.sqrt(float(np.mean(off**2)))
+
+
+def of_one_version(program: Observations, own: Observations, node_class: str | None) -> tuple[Times, bool]:
+    """The times by which a trainer counts, and whether these are its own alone, as others of its program run
+    another version of it."""
+    every, mine = (times_of(seen, own, node_class) for seen in (program, NOTHING))
+    alone = bool(mine) and mine != every and not _tell_of(every, mine)
+    return (mine if alone else every), alone
+
+
+@lru_cache(maxsize=4096)
+def _tell_of(every: Times, own: Times) -> bool:
+    """Whether the model of all times is near a trainer's own."""
+    system = system_of(every)
+    return system is not None and _off(own, system) <= OWN_MISFIT
 
 
 @lru_cache(maxsize=4096)

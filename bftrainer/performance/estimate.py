@@ -201,7 +201,7 @@ def estimates(t: Trainer, programs: SharedObservations, typical: float) -> Estim
             points = estimate.points
         if t.batch is None:
             return estimate
-        times = adapting.times_of(shared, t.observed, name)
+        times, _ = adapting.of_one_version(shared, t.observed, name)
         return replace(estimate, goodput=adapting.goodputs(t.batch, times, tuple(n for n, _ in points)))
 
     return {name: on(name, points) for name, points in given_curves(spec).items()}

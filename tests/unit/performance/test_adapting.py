@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bftrainer.daemon.answers.views.trainers import scalability_view
 from bftrainer.model.events import Measured
 from bftrainer.model.trainer import AdaptingBatch, Observations, Trainer, TrainerSpec, batch_of
 from bftrainer.performance import adapting, estimate, observe
@@ -30,18 +31,21 @@ FIGURES = {
 NOTHING = Observations()
 
 
-def rate_of(n: int, batch: AdaptingBatch, slower: float = 1.0) -> float:
+def rate_of(n: int, batch: AdaptingBatch, slower: float = 1.0, system: SystemModel = SYSTEM) -> float:
     """Samples/s of a trainer of this system."""
-    return batch.batch / (slower * float(SYSTEM.iteration_time(n, n, batch.batch / n)))
+    return batch.batch / (slower * float(system.iteration_time(n, n, batch.batch / n)))
 
 
 def seen(
-    slower: float = 1.0, sizes: tuple[int, ...] = (1, 2, 4), before: Observations = NOTHING
+    slower: float = 1.0,
+    sizes: tuple[int, ...] = (1, 2, 4),
+    before: Observations = NOTHING,
+    system: SystemModel = SYSTEM,
 ) -> Observations:
     for n in sizes:
         for total in (64, 128, 256):
             batch = replace(BATCH, batch=total, at_once=256)
-            before = observe.with_step(before, None, n, batch, rate_of(n, batch, slower))
+            before = observe.with_step(before, None, n, batch, rate_of(n, batch, slower, system))
     return before
 
 
@@ -118,6 +122,52 @@ def test_times_that_no_model_fits_tell_nothing() -> None:
     odd = Observations(steps=tuple(s for i, s in enumerate((*mixed.steps, *seen(sizes=(1,)).steps)) if i % 2))
     assert adapting.goodputs(BATCH, adapting.times_of(odd, odd, None), (1, 2)) == ()
     assert adapting.goodputs(BATCH, (), (1, 2)) == ()
+
+
+OTHER = SystemModel(alpha_grad=0.02, beta_grad=0.0005, alpha_node=0.3, beta_node=0.03, gamma=1.5)
+"""Another version of the program: its model is larger to exchange."""
+
+
+@pytest.mark.parametrize(
+    ("slower", "system"), [(30.0, SYSTEM), (1.0, OTHER)], ids=["slower and mixed", "more to exchange"]
+)
+def test_a_version_of_a_program_with_another_model_counts_by_its_own_steps(
+    slower: float, system: SystemModel
+) -> None:
+    """Its first windows fall into the same record as those of the earlier version, which has run for long."""
+    own, shared = NOTHING, seen()
+    for n in (1, 2):
+        for total in (64, 128):
+            batch = replace(BATCH, batch=total, at_once=256)
+            rate = rate_of(n, batch, slower, system)
+            own, shared = (observe.with_step(before, None, n, batch, rate) for before in (own, shared))
+    times, alone = adapting.of_one_version(shared, own, None)
+    assert alone
+    spec = TrainerSpec(name="t", command=("python", "a.py"), n_min=1, n_max=4)
+    trainer = Trainer(id=1, spec=spec, submitted_at=0.0, observed=own, batch=BATCH)
+    view = scalability_view(trainer, [], {spec.program: shared})
+    assert view["counts"] == "goodput, by its own steps: others of its program take other times"
+    assert view["goodput"]
+    assert times == adapting.times_of(own, own, None)
+    known = seen(slower, before=NOTHING, system=system)
+    ratio, expected = (
+        found[2] / found[1]
+        for found in (
+            dict(adapting.goodputs(BATCH, these, (1, 2)))
+            for these in (times, adapting.times_of(known, known, None))
+        )
+    )
+    assert ratio == pytest.approx(expected, rel=0.1)
+
+
+def test_one_version_of_a_program_counts_by_the_steps_of_all() -> None:
+    own = seen(slower=1.2, sizes=(1,))
+    assert adapting.of_one_version(seen(before=own), own, None)[1] is False
+    assert adapting.of_one_version(seen(), NOTHING, None) == (adapting.times_of(seen(), NOTHING, None), False)
+    assert adapting.of_one_version(own, own, None)[1] is False
+    spec = TrainerSpec(name="t", command=("python", "a.py"), n_min=1, n_max=4)
+    trainer = Trainer(id=1, spec=spec, submitted_at=0.0, observed=own, batch=BATCH)
+    assert scalability_view(trainer, [], {spec.program: seen(before=own)})["counts"] == "goodput"
 
 
 def test_kinds_of_steps_that_were_not_measured_for_long_make_room() -> None:

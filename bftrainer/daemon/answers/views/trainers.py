@@ -15,7 +15,7 @@ from bftrainer.engine.state import State
 from bftrainer.model.machine import Node
 from bftrainer.model.reports import Progress, TrainerSummary, whole
 from bftrainer.model.trainer import Observed, Points, Scalability, Trainer
-from bftrainer.performance import explain, observe
+from bftrainer.performance import adapting, explain, observe
 from bftrainer.performance.estimate import (
     SharedObservations,
     costs_of,
@@ -240,15 +240,17 @@ def scalability_view(
         "may_ask_for": own.fitting(max(estimate.n_max for estimate in estimated.values())),
         "points": [list(point) for point in estimated[None].points],
         "goodput": [list(point) for point in estimated[None].goodput],
-        "counts": _counts(trainer, estimated[None].goodput),
+        "counts": _counts(trainer, estimated[None].goodput, programs),
         "sizes": rows,
     }
 
 
-def _counts(trainer: Trainer, goodput: Points) -> str:
+def _counts(trainer: Trainer, goodput: Points, programs: SharedObservations) -> str:
     """By what a trainer counts where nodes go by goodput, in words."""
     if goodput:
-        return "goodput"
+        shared = programs.get(trainer.spec.program, adapting.NOTHING)
+        _, alone = adapting.of_one_version(shared, trainer.observed, None)
+        return "goodput, by its own steps: others of its program take other times" if alone else "goodput"
     if trainer.spec.scalability is Scalability.GIVEN:
         return "throughput: its curve is given"
     batch = trainer.batch
