@@ -1,4 +1,4 @@
-"""Costs and losses of a worker's steps, for `bftrainer try --partial`."""
+"""A recorder's observers of a run: of costs for `bftrainer try --partial`, and of steps asked for again."""
 
 from __future__ import annotations
 
@@ -95,3 +95,24 @@ class StepCosts(StepObserver):
         if self._counting is not None:
             self._counting.__exit__(None, None, None)
             self._counting = None
+
+
+class AskedSteps(StepObserver):
+    """Has a recorder forget samples of an optimiser that had its step before a member was lost.
+
+    The batch comes again then, and with it all passes of a script with several optimisers. Those for a step
+    that was taken belong to no step, and not to that of the optimiser which comes next.
+    """
+
+    def __init__(self, recorder: Any) -> None:
+        self._recorder = recorder
+        self._asked: tuple[int, int] | None = None  # samples and steps, when the last step was asked for
+
+    def step_begins(self, share: RankShare) -> None:
+        self._asked = None
+
+    def before_average(self, optimizer: str, part: MicroBatch) -> None:
+        noted, taken = self._recorder._rows, sum(self._recorder._steps)
+        if self._asked is not None and self._asked[1] == taken:
+            del noted[: self._asked[0]]
+        self._asked = (len(noted), taken) if part.last else None

@@ -306,10 +306,13 @@ class CostRecorder(StepRecorder):
 
     def observers(self, trained: Any) -> Sequence[Any]:
         """As `Watcher.observers`."""
-        if not self._is_asked():
+        is_asked = self._is_asked()
+        if self.is_off:
             return ()
-        from bftrainer.elastic.recorded.costs import StepCosts  # noqa: PLC0415  it needs the library
+        from bftrainer.elastic.recorded.costs import AskedSteps, StepCosts  # noqa: PLC0415  the library
 
+        if not is_asked:
+            return [AskedSteps(self)]
         self.is_off = True
         self._costs = StepCosts(trained, self._write, self._directions.cut or 1)
         return [self._costs]

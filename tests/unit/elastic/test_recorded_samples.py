@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from bftrainer.elastic.recorded.costs import AskedSteps
 from bftrainer.elastic.recorded.recorder import StepRecorder
 
 
@@ -55,3 +56,27 @@ def test_a_forward_pass_that_fails_is_followed(monkeypatch: pytest.MonkeyPatch) 
     with before, after, pytest.raises(RuntimeError, match="shapes"):
         model(torch.ones(2, 5))
     assert not recorder.is_off and recorder._depth == 0
+
+
+def test_samples_of_a_step_that_was_taken_before_are_not_the_next_ones() -> None:
+    """Of two optimisers "D" was stepped before a member was lost: the batch comes again, for "G" alone."""
+    noted = SimpleNamespace(_rows=list[str](), _steps=[0, 0])
+    asked: Any = AskedSteps(noted)
+    last = SimpleNamespace(last=True)
+
+    def turn(*, steps: str) -> list[list[str]]:
+        found = []
+        asked.step_begins(None)
+        for at, name in enumerate("DG"):
+            noted._rows += [f"{name} of the batch"]
+            asked.before_average(name, last)
+            if name in steps:
+                found.append([*noted._rows])
+                noted._rows[:] = []
+                noted._steps[at] += 1
+        return found
+
+    assert turn(steps="DG") == [["D of the batch"], ["G of the batch"]]
+    assert turn(steps="D") == [["D of the batch"]]
+    noted._rows[:] = []  # the member is lost
+    assert turn(steps="G") == [["G of the batch"]]
