@@ -77,6 +77,11 @@ class Ranks(Identity):
         return range(fewest * each, most * each + 1, step * each)
 
     @property
+    def trainer(self) -> str:
+        """What tells this trainer, over all its starts, from others; empty if started by hand."""
+        return self._orders.folder if self._orders is not None else ""
+
+    @property
     def rank(self) -> int:
         """The number of this process, from 0."""
         return _rank()

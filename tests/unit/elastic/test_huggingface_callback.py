@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from bftrainer.elastic.attach.job import Job
 pytest.importorskip("transformers")
 safetensors_torch = pytest.importorskip("safetensors.torch")
 huggingface = importlib.import_module("bftrainer.elastic.frameworks.huggingface.callback")
+checkpoints = importlib.import_module("bftrainer.elastic.frameworks.huggingface.checkpoints")
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def saved(folder: Path, step: int, *, batch: int = 12, ours: bool = True, whole:
     path.mkdir()
     safetensors_torch.save_file({"weight": torch.zeros(1)}, path / "model.safetensors")
     if whole:
-        (path / huggingface.WHOLE).write_text(json.dumps({"global_batch": batch, "ours": ours}))
+        (path / checkpoints.WHOLE).write_text(json.dumps({"global_batch": batch, "ours": ours}))
     return path
 
 
@@ -310,13 +312,33 @@ def test_random_numbers_of_the_first_steps_do_not_come_again(
     assert len(drawn) == 3
 
 
-def test_the_newest_whole_checkpoint_counts_and_half_ones_are_removed(callback: Any, tmp_path: Path) -> None:
+def test_the_newest_whole_checkpoint_counts_and_half_ones_are_removed(
+    callback: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Job, "trainer", "1-a-m")
     assert callback().checkpoint is None
     for step in (5, 10):
         saved(tmp_path, step)
     saved(tmp_path, 20, whole=False)
     assert callback().checkpoint == str(tmp_path / "checkpoint-10")
     assert not (tmp_path / "checkpoint-20").exists()
+
+
+def test_checkpoints_of_a_training_without_the_callback_stay(
+    callback: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a `checkpoint.dir` in which a user has trained before, or to which another user's link leads."""
+    before = saved(tmp_path, 500, whole=False)
+    for trainer, half in (("", 1), ("1-a-m", 2), ("1-a-m", 3), ("2-a-m", 4), ("2-a-m", 5)):
+        monkeypatch.setattr(Job, "trainer", trainer)
+        assert callback().checkpoint is None
+        saved(tmp_path, half, whole=False)
+    assert before.is_dir() and {path.name for path in tmp_path.glob("checkpoint-?")} == {
+        *("checkpoint-1", "checkpoint-3", "checkpoint-5")
+    }
+    (tmp_path / checkpoints.OTHERS).unlink()
+    os.mkfifo(tmp_path / checkpoints.OTHERS)
+    assert callback().checkpoint is None and before.is_dir()
 
 
 def test_a_checkpoint_that_the_script_does_not_resume_from_is_an_error(callback: Any, tmp_path: Path) -> None:
@@ -339,7 +361,7 @@ def test_a_checkpoint_of_another_batch_is_an_error(callback: Any, tmp_path: Path
 def test_only_its_own_older_checkpoints_are_removed(callback: Any, tmp_path: Path) -> None:
     for step in (1, 2, 3, 4):
         saved(tmp_path, step, ours=step != 1)
-    huggingface._prune(tmp_path, best=None)
+    checkpoints.prune(tmp_path, best=None)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "checkpoint-1",
         "checkpoint-3",

@@ -12,10 +12,7 @@ callback refuses arguments with which it would not be so.
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +22,7 @@ from bftrainer.elastic.attach.job import attach
 from bftrainer.elastic.frameworks.batch_norm import watch_batch_norm
 from bftrainer.elastic.frameworks.data_check import tell_of_other_data
 from bftrainer.elastic.frameworks.fixed_batch import at_once, cut, require_even
+from bftrainer.elastic.frameworks.huggingface import checkpoints
 from bftrainer.elastic.frameworks.huggingface.arguments import (
     require_arguments,
     require_data,
@@ -46,7 +44,6 @@ from bftrainer.elastic.frameworks.replica_check import SameWeights
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.rng import reseed_here
 from bftrainer.elastic.process.warnings import begun, note, note_warning
-from bftrainer.elastic.state.checkpoint import new_file
 from bftrainer.messages.huggingface import (
     JIT_CHECKPOINT,
     NOT_IN_TRAINER,
@@ -70,10 +67,6 @@ except ImportError as error:
         "pip install transformers accelerate"
     ) from error
 
-WHOLE = "bftrainer-whole.json"
-"""A file in every checkpoint that all ranks have written in full."""
-KEEP = 2
-
 
 class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers need not be installed
     """Give it to the Trainer, and its `output_dir`, `batch` and `checkpoint` to arguments and `train`.
@@ -88,7 +81,9 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
     def __init__(self, output_dir: str | Path = "checkpoints") -> None:
         self._job = attach(output_dir)
         self.output_dir = str(self._job.checkpoint_dir)
-        self.checkpoint = _newest(Path(self.output_dir), tidy=self._job.rank == 0)
+        if self._job.rank == 0 and self._job.trainer:
+            checkpoints.tidy(Path(self.output_dir), self._job.trainer)
+        self.checkpoint = checkpoints.newest(Path(self.output_dir))
         """What `train` is to resume from; None at the start."""
         self._cut: int | None = None  # the global batch that has been cut evenly
         self._at_once: dict[int, int] = {}
@@ -146,7 +141,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                 watch_batch_norm(model, self._at_once)
             self._at_start = AsAtStart(model)
         require_same_start(state.global_step)
-        before = _mark(Path(self.checkpoint)) if self.checkpoint else {}
+        before = checkpoints.mark_of(Path(self.checkpoint)) if self.checkpoint else {}
         self._ended = EndedTraining(state, before)
         trainer = next((each for each in trainers_of(Trainer, self) if each.state is state), None)
         self._loss = RunningLoss(trainer, before.get("loss"), is_over=self._ended.is_so)
@@ -219,11 +214,8 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             mark = {"global_batch": self._batch, "ours": self._ours, "data": self._data}
             mark |= {"order": self._order, "loss": loss}
             mark |= noted(state, is_stopped=control.should_training_stop and not self._complete)
-            partial = folder / f".{WHOLE}"
-            with new_file(partial) as file:
-                file.write(json.dumps(mark).encode())
-            partial.replace(folder / WHOLE)
-            _prune(Path(self.output_dir), state.best_model_checkpoint)
+            checkpoints.mark(folder, mark)
+            checkpoints.prune(Path(self.output_dir), state.best_model_checkpoint)
         self._ours = False
         if self._leaving and not self._ends_epoch(state, given.get("train_dataloader")):
             control.should_training_stop = True
@@ -311,7 +303,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             return
         if Path(self.checkpoint).name != f"checkpoint-{state.global_step}":
             raise RefusedError(RESUME.say(checkpoint=self.checkpoint))
-        before = _mark(Path(self.checkpoint))["global_batch"]
+        before = checkpoints.mark_of(Path(self.checkpoint))["global_batch"]
         if before != self._batch:
             raise RefusedError(OTHER_BATCH.say(checkpoint=self.checkpoint, before=before, now=self._batch))
 
@@ -325,32 +317,3 @@ def _is_whole_on_each(args: Any) -> bool:
 def _global_batch(args: Any, size: int) -> int:
     """The samples of a step, over all nodes."""
     return int(args.per_device_train_batch_size * args.gradient_accumulation_steps * size)
-
-
-def _mark(folder: Path) -> Mapping[str, Any]:
-    found: dict[str, Any] = json.loads((folder / WHOLE).read_text())
-    return found
-
-
-def _whole(folder: Path) -> list[Path]:
-    """The checkpoints that all ranks have written in full, the newest last."""
-    found = [path.parent for path in folder.glob(f"checkpoint-*/{WHOLE}")]
-    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
-
-
-def _newest(folder: Path, *, tidy: bool) -> str | None:
-    """The newest whole checkpoint. `tidy`: remove those that a killed process has left incomplete."""
-    whole = _whole(folder)
-    for path in folder.glob("checkpoint-*") if tidy else ():
-        if path not in whole:
-            shutil.rmtree(path, ignore_errors=True)
-    return str(whole[-1]) if whole else None
-
-
-def _prune(folder: Path, best: str | None) -> None:
-    """Remove older checkpoints that this callback has asked for. The Trainer sees to its own."""
-    ours = [path for path in _whole(folder) if _mark(path)["ours"]]
-    for path in ours[:-KEEP]:
-        if best is None or Path(best).name != path.name:
-            (path / WHOLE).unlink(missing_ok=True)  # first: what is half removed is not whole
-            shutil.rmtree(path, ignore_errors=True)
