@@ -13,7 +13,7 @@ from bftrainer.cli.shared.groups import ManyOptions
 from bftrainer.cli.shared.options import json_option, setting_options
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.replays import calibration
-from bftrainer.cli.shared.replays.dedicated import WorkloadFile, dedicated_options
+from bftrainer.cli.shared.replays.dedicated import ALSO_OF_CLUSTERS, WorkloadFile, dedicated_options
 from bftrainer.cli.shared.replays.figures import print_figures
 from bftrainer.cli.shared.replays.iterations import iterations_options
 from bftrainer.cli.shared.replays.log_options import log_options, print_notes
@@ -108,7 +108,7 @@ DEFAULTS = asdict(LogOptions())
     help="Keep a record for bftrainer report in this file (NAME.json.gz).",
 )
 @log_options
-@setting_options(*(name for name in of_command("replay") if name != "allocator"))
+@setting_options(*(name for name in of_command("replay") if name not in ALSO_OF_CLUSTERS))
 @json_option
 @iterations_options
 @dedicated_options

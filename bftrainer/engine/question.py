@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from bftrainer.allocate import metric
+from bftrainer.allocate.goodput.sizes import UtilityBounds
 from bftrainer.engine import standing, survival
 from bftrainer.engine.gpus.branches import GpuRoom, with_branches
 from bftrainer.engine.node_info import NodeGroups, grouped
@@ -18,7 +19,8 @@ from bftrainer.engine.queueing.fair_shares import EXACT, entitled
 from bftrainer.engine.state import State
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Candidate, Cap, NodeGroup, Problem
-from bftrainer.model.trainer import RescaleCosts, Trainer
+from bftrainer.model.trainer import Points, RescaleCosts, Trainer
+from bftrainer.performance import curve
 from bftrainer.performance.estimate import Estimates, competing, costs_of, limits
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
@@ -84,6 +86,8 @@ def _candidate(
     n_min, n_max = limits(t, estimates, state.programs, settings.profile_sizes, now)
     if t.nodes and now < t.steady_until:
         n_max = max(n_min, len(t.nodes))
+    if settings.high_utility:
+        n_max = _worthwhile(t, estimates[None].progress, settings, n_min, min(n_max, len(state.pool)))
     small: tuple[str, ...] = ()
     if short := state.gpus.too_few(t.spec, state.pool - t.nodes):  # others have enough GPUs
         fit = _by_class(groups or ((NodeGroup(size=0), state.pool),), short)
@@ -107,6 +111,16 @@ def _candidate(
             if name is not None
         ),
     )
+
+
+def _worthwhile(t: Trainer, speeds: Points, settings: EngineSettings, n_min: int, most: int) -> int:
+    """The most nodes that a trainer makes enough use of, see `UtilityBounds`: its speed-up over one node, by
+    its nodes. It has at least as many as it needs."""
+    if not speeds or most <= n_min:
+        return max(most, n_min)
+    rates = curve.table(speeds, most)[1:]
+    bounds = UtilityBounds(settings.low_utility, settings.high_utility, n_min, most, t.spec.sizes)
+    return bounds.size(rates / (rates[0] * np.arange(1, most + 1)), len(t.nodes)) if rates[0] > 0 else most
 
 
 def _by_class(groups: NodeGroups, without: frozenset[str]) -> dict[str, int]:

@@ -56,6 +56,8 @@ class EngineSettings:
     weights_by: WeightsBy = WeightsBy.SPEC
     service_threshold_s: float = 14_400.0
     service_decay: float = 0.5
+    low_utility: float = 0.0
+    high_utility: float = 0.0
     t_fwd_s: float | None = 120.0
     max_parallel: int | None = 10
     nodes_per_trainer: float | None = None

@@ -9,7 +9,13 @@ from typing import Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from bftrainer.messages.files.settings import IN_TWO_CLASSES, ONE_CLASS, PARTS_OF_WHOLE, PLACES_AND_NODES
+from bftrainer.messages.files.settings import (
+    IN_TWO_CLASSES,
+    ONE_CLASS,
+    PARTS_OF_WHOLE,
+    PLACES_AND_NODES,
+    UTILITIES,
+)
 from bftrainer.model.policy import DepartureGroups, EngineSettings, Share, ShareNodes, WeightsBy
 from bftrainer.settings.checks import nodeset
 from bftrainer.settings.setting import Positive, Section, Setting
@@ -156,6 +162,34 @@ class AimSettings(SharingSettings):
             commands=BOTH,
         ),
     ] = DEFAULT.service_decay
+    low_utility: Annotated[
+        float,
+        Field(ge=0, le=1, allow_inf_nan=False),
+        Setting(
+            help="a trainer gives nodes back where its utility, the speed-up over one node divided by its "
+            "nodes, is below this: others get them, or the host",
+            live=True,
+            commands=("replay",),
+        ),
+    ] = DEFAULT.low_utility
+    high_utility: Annotated[
+        float,
+        Field(ge=0, le=1, allow_inf_nan=False),
+        Setting(
+            help="and it gets more only where its utility is above this, as many as bring it closest to the "
+            "middle of both; 0: all that help",
+            more="Pollux's autoscaling (section 4.2.2), for each trainer: nodes that help little are not "
+            "asked for. Goodput counts where [a batch adapts](adaptive-batch.md#nodes-by-goodput).",
+            live=True,
+            commands=("replay",),
+        ),
+    ] = DEFAULT.high_utility
+
+    @model_validator(mode="after")
+    def _utilities_are_in_order(self) -> AimSettings:
+        if self.low_utility > self.high_utility:
+            raise ValueError(UTILITIES.say(low=self.low_utility, high=self.high_utility))
+        return self
 
     @field_validator("objective")
     @classmethod

@@ -59,3 +59,9 @@ PLACES_AND_NODES = Diagnostic(
     "Leave one of them out",
     "`nodes_per_trainer` says how many trainers `auto` lets hold nodes.",
 )
+UTILITIES = Diagnostic(
+    960,
+    "low_utility {low:g} is above high_utility {high:g}",
+    "Give both, the low one no larger than the high one, such as 0.4 and 0.6",
+    "A trainer keeps its nodes while its utility is between the two.",
+)

@@ -108,7 +108,7 @@ def test_what_only_a_cluster_has_is_refused_without_one(words: list[str], tmp_pa
 
 def test_the_same_jobs_have_the_idle_nodes_of_a_log(words: list[str], tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
-    log.write_text("idle_start,idle_end,node\n0,40000,a\n100,40000,b\n")
+    log.write_text("idle_start,idle_end,node\n0,40000,a\n0,40000,b\n0,40000,c\n")
     of_log = ["replay", str(log), *words[3:], "--gpus-per-node", "4", "--objective", "goodput"]
     record = tmp_path / "record.json.gz"
     found = invoked([*of_log, "--out", str(record), "--json"])
@@ -116,6 +116,9 @@ def test_the_same_jobs_have_the_idle_nodes_of_a_log(words: list[str], tmp_path: 
     assert json.loads(found.output)["completed"] == 2
     assert record.exists()
     assert "mean runtime of p" in invoked(of_log).output
+    bounded = json.loads(invoked([*of_log, "--low-utility", "0.9", "--high-utility", "1", "--json"]).output)
+    assert bounded["runtime_h"]["mean"] > json.loads(found.output)["runtime_h"]["mean"]
+    assert "Give both" in str(invoked([*of_log, "--low-utility", "0.4"]).exception)
     sweep = {"log": "log.csv", "workload": "jobs.csv", "profiles": "profiles", "gpus_per_node": 4}
     (tmp_path / "grid.yaml").write_text(json.dumps({"base": sweep, "grid": {"objective": ["goodput"]}}))
     swept = invoked(["sweep", str(tmp_path / "grid.yaml"), "--jobs", "1"])

@@ -247,6 +247,8 @@ def test_every_setting_of_the_engine_reaches_it(nowhere: dict[str, str]) -> None
         "weights_by": "service",
         "service_threshold_s": 600.0,
         "service_decay": 1.0,
+        "low_utility": 0.3,
+        "high_utility": 0.5,
         "t_fwd_s": 7.0,
         "max_parallel": None,
         "nodes_per_trainer": 3.0,
@@ -279,6 +281,11 @@ def test_a_sites_users_have_equal_shares_unless_it_says_otherwise(nowhere: dict[
     own = {**PREFIXED, "user_shares": "{ann: 2}"}
     assert load(own, environ=nowhere).engine.user_shares == {"ann": 2.0}
     assert load({}, environ=nowhere).engine.user_shares == {}
+
+
+def test_a_low_utility_above_the_high_one_is_refused(nowhere: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match=r"low_utility 0\.4 is above high_utility 0\. Give both"):
+        load({"low_utility": 0.4}, environ=nowhere)
 
 
 def test_gpus_per_node_counts_where_gpus_are_shared_out(nowhere: dict[str, str]) -> None:

@@ -31,6 +31,8 @@ OF_GOODPUT = (
     *("declared_epochs", "shared_profiles", "power", "goodput_objective", "largest_batches"),
     *("low_utility", "high_utility", "min_nodes"),
 )
+ALSO_OF_CLUSTERS = ("allocator", "low_utility", "high_utility")
+"""Settings for which a dedicated cluster has options, too, which say what they do there."""
 PAUSES = ("init_s", "stall_up_s", "stall_down_s")
 OWN = ("cluster", "interval_s", "workload", "profiles", "allocator", *OF_GOODPUT, *PAUSES, "as_json")
 
@@ -125,12 +127,13 @@ def _goodput_options() -> list[Callable[[F], F]]:
         click.option(
             "--low-utility",
             type=Finite(min=0, max=1),
-            help="With --allocator goodput: give nodes back where GPUs are used less than this.",
+            help="Give nodes back where they are used less than this: a trainer's, or with --cluster and "
+            "--allocator goodput those of all jobs.  [default: none]",
         ),
         click.option(
             "--high-utility",
             type=Finite(min=0, max=1),
-            help="And take more of the cluster's nodes where they are used more.  [default: all nodes]",
+            help="And take more where they are used more than this.  [default: all that help]",
         ),
         click.option(
             "--min-nodes", type=click.IntRange(min=1), help="With both: keep so many.  [default: 1]"
@@ -152,6 +155,7 @@ def dedicated_options(command: F) -> F:
         """Replay the cluster, or call the command."""
         of_goodput = {name: others.pop(name) for name in OF_GOODPUT}
         if cluster is None:
+            others |= {name: of_goodput[name] for name in ALSO_OF_CLUSTERS if name in of_goodput}
             others["workload"] = _refuse_without_cluster(profiles, others["workload"], others["allocator"])
             return command(*args, profiles=profiles, **others)
         _refuse_with_cluster(profiles, others["workload"], others["allocator"])
@@ -177,7 +181,8 @@ def _refuse_without_cluster(
         what = "the log of nodes to replay. Or give --cluster to replay a dedicated cluster"
         raise click.UsageError(NEEDS.say(command="a replay", option="LOG", what=what))
     given = given_parameters()
-    only = [option_of(name) for name in ("interval_s", *OF_GOODPUT) if name in given]
+    own = [name for name in ("interval_s", *OF_GOODPUT) if name not in ALSO_OF_CLUSTERS]
+    only = [option_of(name) for name in own if name in given]
     if allocator in ALLOCATORS:
         only.append(f"--allocator {allocator}")
     if only:
