@@ -71,7 +71,7 @@ def final_state(optimizers: Sequence[Any], models: Iterable[torch.nn.Module]) ->
         suffix = str(number or "")
         for index, parameter in enumerate(parameters_of(optimizer)):
             found[f"weights{suffix}/{index}"] = _array(parameter)
-            for key, value in optimizer.state.get(parameter, {}).items():
+            for key, value in (optimizer.state.get(parameter) or {}).items():  # None: another rank has it
                 if isinstance(value, torch.Tensor | int | float):
                     found[f"optimizer{suffix}/{index}/{key}"] = _array(torch.as_tensor(value))
     for number, model in enumerate(models):

@@ -68,6 +68,8 @@ class StepRecorder:
         self._at = 0
         self._is_aside = False  # what follows is no part of the training
         self._rows: list[str] = []
+        self._open: tuple[Any, ...] = ()  # what the outermost forward pass that is under way was given
+        self._is_seen = False  # its samples are noted
         self._names: dict[int, str] = {}
         self._models: dict[int, torch.nn.Module] = {}
         self._kinds: set[str] = set()
@@ -116,7 +118,7 @@ class StepRecorder:
         """This rank has not taken the step: its samples come again. Or others have taken it before they lost
         the member: then this rank gets their state, and its samples are part of the step all the same."""
         if self._rows and self._run is not None:
-            rank, size, _ = self._place()
+            rank, size, _ = _place(self._run)
             self._write("broken", at=self._position() + 1, rank=rank, size=size, rows=self._rows)
         self._rows = []
 
@@ -137,6 +139,7 @@ class StepRecorder:
         if self._depth > 1 or not torch.is_grad_enabled() or not module.training:
             return
         self._begin()
+        self._open, self._is_seen = args, False
         if not self._begun_at:
             self._begun_at = time.monotonic()
             if self._directions.noise == "seed":
@@ -155,12 +158,16 @@ class StepRecorder:
         self._depth = max(0, self._depth - 1)
         if self._depth or not torch.is_grad_enabled() or not module.training or self._file is None:
             return
-        batch = first_batch((*args, *(value for given in more[:-1] for value in given.values())))
-        if batch is not None and (self._run is None or self._run.weight):  # else a stand-in for no samples
-            self._rows += rows(batch)
+        if not self._is_seen:
+            self._see((*args, *(value for given in more[:-1] for value in given.values())))
         result = first_batch(more[-1:])
         if result is not None and result.dtype.is_floating_point:
             self._eps = max(self._eps, torch.finfo(result.dtype).eps)
+
+    def _see(self, given: tuple[Any, ...]) -> None:
+        batch = first_batch(given)
+        if batch is not None and (self._run is None or self._run.weight):  # else a stand-in for no samples
+            self._rows += rows(batch)
 
     @harmless
     def before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -169,6 +176,9 @@ class StepRecorder:
             return
         self._begin()
         self._inside += 1
+        if self._depth and not self._is_seen:  # within a forward pass, as Lightning's training_step in DDP's
+            self._see(self._open)
+            self._is_seen = True
         own = parameters_of(optimizer)
         if self._inside == 1 and not any(optimizer is each for each in self._optimizers):
             self._optimizers.append(optimizer)
@@ -209,7 +219,7 @@ class StepRecorder:
         number = next(i for i, each in enumerate(self._optimizers) if each is optimizer)
         self._steps[number] += 1
         self._at = self._position() + 1 if self._run is not None else self._offset + self._steps[number]
-        rank, size, is_whole = self._place()
+        rank, size, is_whole = _place(self._run)
         self._begun_at = self._begun_at or time.monotonic()
         self._variables = self._variables or Variables()
         self._write(
@@ -266,7 +276,7 @@ class StepRecorder:
     def _at_end(self) -> None:
         if not self._optimizers:
             return
-        rank, size, is_whole = self._place()
+        rank, size, is_whole = _place(self._run)
         kept = final_state(self._optimizers, self._models.values())
         np.savez(self._path.with_suffix(".npz"), **kept)
         mine = {id(p) for each in self._optimizers for p in parameters_of(each)}
@@ -280,20 +290,6 @@ class StepRecorder:
 
     def _position(self) -> int:
         return int(self._run.position.step) if self._run is not None else self._offset
-
-    def _place(self) -> tuple[int, int, bool]:
-        """Rank, ranks, and whether this process has the training's state."""
-        if self._run is not None:
-            whole = (
-                self._run._parts.peers.place is not None
-            )  # a newcomer takes steps on what it has yet to get
-            return self._run.rank, self._run.size, whole
-        horovod = sys.modules.get("horovod.torch")
-        if horovod is not None and horovod.is_initialized():
-            return horovod.rank(), horovod.size(), True
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            return torch.distributed.get_rank(), torch.distributed.get_world_size(), True
-        return int(os.environ.get("RANK", "0")), 1, True
 
     def _write(self, event: str, **fields: Any) -> None:
         self._file.write(json.dumps({"event": event, "time": time.time(), **fields}) + "\n")
@@ -326,6 +322,19 @@ class CostRecorder(StepRecorder):
     def _is_asked(self) -> bool:
         self._begin()
         return not self.is_off and self._directions.costs
+
+
+def _place(run: Any) -> tuple[int, int, bool]:
+    """Rank, ranks, and whether this process has the training's state."""
+    if run is not None:
+        whole = run._parts.peers.place is not None  # a newcomer takes steps on what it has yet to get
+        return run.rank, run.size, whole
+    horovod = sys.modules.get("horovod.torch")
+    if horovod is not None and horovod.is_initialized():
+        return horovod.rank(), horovod.size(), True
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size(), True
+    return int(os.environ.get("RANK", "0")), 1, True
 
 
 def _dense(grad: torch.Tensor) -> list[float]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from bftrainer.elastic.recorded.costs import AskedSteps
+from bftrainer.elastic.recorded.fingerprints import final_state
 from bftrainer.elastic.recorded.recorder import StepRecorder
 
 
@@ -43,6 +44,43 @@ def test_a_step_that_is_taken_back_is_none(is_aside: bool, monkeypatch: pytest.M
     recorder.before_step(optimizer, (), {})
     recorder.after_step(optimizer, (), {})
     assert written == ([] if is_aside else ["initial", "step"])
+
+
+def test_a_step_within_a_forward_pass_has_the_samples_of_that_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with Lightning's manual optimisation: the wrapper's forward pass is all of training_step."""
+    written: list[int] = []
+    recorder, x = StepRecorder(), torch.ones(2, 3)
+    monkeypatch.setattr(recorder, "is_off", False)
+    monkeypatch.setattr(recorder, "_begin", lambda: None)
+    monkeypatch.setattr(recorder, "_file", SimpleNamespace())
+    monkeypatch.setattr(
+        recorder,
+        "_write",
+        lambda event, **said: written.append(len(said["rows"])) if event == "step" else None,
+    )
+
+    class Trains(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for optimizer in optimizers:
+                loss = super().forward(x).sum()
+                loss.backward()
+                recorder.before_step(optimizer, (), {})
+                recorder.after_step(optimizer, (), {})
+            return loss
+
+    model = Trains(3, 1)
+    optimizers = [torch.optim.SGD(model.parameters()) for _ in range(2)]
+    for _ in range(2):
+        recorder.before_forward(model, (x,))
+        recorder.after_forward(model, (x,), {}, model(x))
+    assert written == [2, 0, 2, 0]
+
+
+def test_a_state_that_another_rank_has_is_left_out() -> None:
+    """As of ZeroRedundancyOptimizer."""
+    weight = torch.nn.Parameter(torch.ones(2))
+    sharded = SimpleNamespace(param_groups=[{"params": [weight]}], state={weight: None})
+    assert final_state([sharded], []).keys() == {"weights/0"}
 
 
 def test_a_forward_pass_that_fails_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
