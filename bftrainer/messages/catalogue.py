@@ -20,7 +20,7 @@ from bftrainer.messages import (
 )
 from bftrainer.messages.commands import daemon, lines, reaching
 from bftrainer.messages.diagnostic import Diagnostic
-from bftrainer.messages.files import places, settings, studies
+from bftrainer.messages.files import logs, places, replays, settings, studies, tables
 
 SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
     {
@@ -41,6 +41,9 @@ SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
         "What the daemon refuses": daemon,
         "What the command line refuses": lines,
         "Files that cannot be read or written": places,
+        "Logs that are refused": logs,
+        "Tables and values that are refused": tables,
+        "Workloads and records that are refused": replays,
     }
 )
 """Title of a section of the page -> the module with its messages, in the order of their numbers."""

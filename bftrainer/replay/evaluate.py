@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bftrainer.allocate import check_solver
+from bftrainer.messages.commands.lines import NOT_WITH
 from bftrainer.model.policy import Share
 from bftrainer.replay import workload
 from bftrainer.replay.figures import figures_of
@@ -83,7 +84,10 @@ def _trainers(
     from bftrainer.replay.trainers import adapting  # noqa: PLC0415  SciPy takes a while to import
 
     if scenario.settings.engine.share is Share.GPU:
-        raise workload.WorkloadError(f"{scenario.workload}: its trainers have whole nodes; leave share out")
+        other = "trainers that have whole nodes, as with --profiles"
+        raise workload.WorkloadError(
+            f"{scenario.workload}: {NOT_WITH.say(options='share: gpu', other=other)}"
+        )
     gpus = scenario.reading.gpus_per_node
     every, courses = adapting.read_courses(scenario.workload, scenario.profiles, gpus, begin)
     submissions = scenario.changes.apply(every)

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from bftrainer.messages.files.logs import FEWER_NODES, NEVER_IDLE, TELLS_NOTHING
+from bftrainer.messages.files.places import UNREADABLE
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.gpus import node_of
 from bftrainer.replay.scenario import Scenario
 from bftrainer.traces import intervals, logs
 from bftrainer.traces.intervals import LogError
-from bftrainer.traces.logs import Log, LogOptions, iso
+from bftrainer.traces.logs import Log, LogOptions, iso, outside
 
 SLACK_S = 3600.0
 """How far a replay may reach beyond the log's last entry: the last state is taken to stay that long."""
@@ -37,10 +39,8 @@ def load_changes(scenario: Scenario, begin: float, end: float) -> list[NodesChan
         scenario.log, scenario.reading, stamp(scenario.log), scenario.nodes, scenario.pick, begin, end
     )
     if not any(change.joined for change in found):
-        raise LogError(
-            f"{scenario.log}: none of the chosen nodes is idle from {iso(begin)} to {iso(end)} UTC; choose "
-            "other nodes by --pick, more of them, or other hours"
-        )
+        said = NEVER_IDLE.say(begin=iso(begin), end=iso(end))
+        raise LogError(f"{scenario.log}: {said}")
     return found
 
 
@@ -53,15 +53,10 @@ def span(scenario: Scenario, log: Log) -> tuple[float, float]:
     begin = log.begin if scenario.begin is None else scenario.begin
     end = log.end if scenario.hours is None else begin + scenario.hours * 3600
     if not (log.begin <= begin < log.end) or end <= begin:
-        raise LogError(
-            f"{scenario.log}: spans {iso(log.begin)} to {iso(log.end)} UTC; --from {iso(begin)} is outside"
-        )
+        raise LogError(f"{scenario.log}: {outside(log, f'--from {iso(begin)}')}")
     if end > log.end + SLACK_S:
-        hours = (log.end - begin) / 3600
-        raise LogError(
-            f"{scenario.log}: ends at {iso(log.end)} UTC; --hours {scenario.hours:g} from {iso(begin)} go "
-            f"beyond; ask for at most {hours:.4g}"
-        )
+        asked = f"--from {iso(begin)} --hours {scenario.hours:g}"
+        raise LogError(f"{scenario.log}: {outside(log, asked)}")
     return begin, end
 
 
@@ -76,7 +71,7 @@ def chosen(names: Sequence[str], nodes: int | None, pick: int | None) -> frozens
         return frozenset(names)
     ordered = sorted(set(map(node_of, names)))
     if nodes > len(ordered):
-        raise LogError(f"--nodes {nodes}: the log has {len(ordered)} nodes; ask for at most that many")
+        raise LogError(FEWER_NODES.say(asked=nodes, there=len(ordered)))
     first = ordered[:nodes] if pick is None else random.Random(pick).sample(ordered, nodes)  # noqa: S311
     own = frozenset(first)
     return frozenset(name for name in names if node_of(name) in own)
@@ -91,7 +86,7 @@ def stamp(path: Path) -> tuple[int, int]:
     try:
         found = path.stat()
     except OSError as error:
-        raise LogError(f"{path}: {error.strerror}") from error
+        raise LogError(UNREADABLE.say(path=path, why=error.strerror)) from error
     return found.st_size, found.st_mtime_ns
 
 
@@ -99,7 +94,8 @@ def stamp(path: Path) -> tuple[int, int]:
 def _log(path: Path, reading: LogOptions, stamp: tuple[int, int]) -> Log:
     log = logs.load(path, reading)
     if not log.intervals:
-        raise LogError(f"{path}: no intervals")
+        said = TELLS_NOTHING.say(why="no node is idle in it")
+        raise LogError(f"{path}: {said}")
     return log
 
 

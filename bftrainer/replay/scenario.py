@@ -17,6 +17,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.lines import NO_TIME
+from bftrainer.messages.files.tables import UNKNOWN_NAME, WRONG_VALUE
 from bftrainer.replay.workload import Changes
 from bftrainer.settings.client.given import SettingsError
 from bftrainer.settings.setting import Seconds
@@ -39,7 +41,7 @@ def _moment(value: object) -> object:
         try:
             return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
         except OverflowError:
-            raise ValueError("in UTC, that is before the year 1 or after 9999") from None
+            raise ValueError(NO_TIME.say(given=str(value))) from None
     return value
 
 
@@ -159,16 +161,20 @@ def _reading(values: Mapping[str, Any]) -> LogOptions:
     """The options of log readers. Raises `ScenarioError` for values out of bounds."""
     options = TypeAdapter(LogOptions).validate_python(values)
     if options.format not in (None, *FORMATS):
-        raise ScenarioError(f"format: {options.format!r}: no format; there are {', '.join(FORMATS)}")
+        raise ScenarioError(_wrong("format", options.format, f"one of {', '.join(FORMATS)}"))
     for name, choices in (("share", SHARES), ("gpu_jobs", (None, *FITS))):
         if getattr(options, name) not in choices:
             words = ", ".join(filter(None, choices))
-            raise ScenarioError(f"{name}: {getattr(options, name)!r}: give one of {words}")
+            raise ScenarioError(_wrong(name, getattr(options, name), f"one of {words}"))
     for name, (least, most) in BOUNDS.items():
         value = getattr(options, name)
         if value is not None and not least <= value <= most:
-            raise ScenarioError(f"{name}: {value!r}: must be from {least} to {most:,}")
+            raise ScenarioError(_wrong(name, value, f"a number from {least} to {most:,}"))
     return options
+
+
+def _wrong(name: str, given: object, wanted: str) -> str:
+    return WRONG_VALUE.say(name=f"{name}:", given=repr(given), wanted=wanted)
 
 
 def check(names: Iterable[str], source: str) -> None:
@@ -180,8 +186,9 @@ def check(names: Iterable[str], source: str) -> None:
     for name in names:
         if name not in PARAMETERS:
             near = difflib.get_close_matches(str(name).lower(), PARAMETERS, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(PARAMETERS))}"
-            raise ScenarioError(f"{source}: unknown parameter {name!r}; {hint}")
+            known = repr(near[0]) if near else f"one of {', '.join(sorted(PARAMETERS))}"
+            said = UNKNOWN_NAME.say(kind="parameter", name=repr(name), known=known)
+            raise ScenarioError(f"{source}: {said}")
 
 
 def in_words(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,11 +16,14 @@ from pathlib import Path
 
 from bftrainer.errors import BftrainerError
 from bftrainer.files import read_text
+from bftrainer.messages.files.places import UNREADABLE
+from bftrainer.messages.files.replays import NO_CURVE_OF_MODEL, NO_WORK_OR_CURVE, SPECS_HAVE_CURVES
+from bftrainer.messages.files.tables import NO_COLUMN, TOO_MANY, WRONG_VALUE
 from bftrainer.model.trainer import ASSUMED_COSTS, Cost, Points, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.performance import curve
 from bftrainer.spec.located_yaml import SPECS, SpecError
 from bftrainer.spec.parse import parse_many
-from bftrainer.traces.intervals import UNREADABLE, LogError
+from bftrainer.traces.intervals import DAMAGES, LogError
 from bftrainer.traces.packed import lines_of, open_text
 
 MOST_ROWS = 1_000_000
@@ -94,7 +97,7 @@ def read(path: Path, curves: Path | None, model: str | None = None) -> list[Subm
     known = read_curves(curves) if curves is not None else {}
     if path.suffix in (".yaml", ".yml"):
         if model is not None:
-            raise WorkloadError(f"{path}: trainer specs have their own curves; leave model={model} out")
+            raise WorkloadError(f"{path}: {SPECS_HAVE_CURVES.say(model=model)}")
         return _read_specs(path)
     table = rows(path, JOB_COLUMNS, "a job table")
     found = [
@@ -115,7 +118,8 @@ def read_curves(path: Path) -> dict[str, Points]:
         try:
             n, rate = int(row["nodes"]), float(row["images_per_s"])
         except ValueError:
-            raise WorkloadError(f"{path}:{number}: nodes and images_per_s must be numbers") from None
+            given = ", ".join(map(repr, (row["nodes"], row["images_per_s"])))
+            raise WorkloadError(wrong(f"{path}:{number}", "nodes, images_per_s", given, "numbers")) from None
         if (n, rate) != (0, 0.0):
             points.setdefault(row["model"], []).append((n, rate))
     try:
@@ -129,9 +133,7 @@ def _submission(path: Path, number: int, row: dict[str, str], known: dict[str, P
     model = row["model"]
     if model not in known:
         have = ", ".join(sorted(known)) or "none"
-        raise WorkloadError(
-            f"{path}:{number}: no curve for model {model!r} (known: {have}); give a table with it as --curves"
-        )
+        raise WorkloadError(f"{path}:{number}: {NO_CURVE_OF_MODEL.say(model=model, known=have)}")
     try:
         spec = TrainerSpec(
             name=row["job"],
@@ -148,9 +150,14 @@ def _submission(path: Path, number: int, row: dict[str, str], known: dict[str, P
         submitted = datetime.fromisoformat(row["Tsub"])
         time = (submitted if submitted.tzinfo else submitted.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError) as error:
-        raise WorkloadError(f"{path}:{number}: {error}") from error
+        wanted = "whole numbers, costs in seconds from 0, and a time such as 2021-02-11T00:48:48"
+        raise WorkloadError(
+            wrong(f"{path}:{number}", "this row:", f"its values ({error})", wanted)
+        ) from error
     if not 1 <= spec.n_min <= spec.n_max or spec.samples is None or spec.samples < 1:
-        raise WorkloadError(f"{path}:{number}: need 1 <= Jmin <= Jmax and Pmax >= 1")
+        given = f"{spec.n_min}, {spec.n_max}, {spec.samples}"
+        wanted = "1 <= Jmin <= Jmax and Pmax >= 1"
+        raise WorkloadError(wrong(f"{path}:{number}", "Jmin, Jmax, Pmax", given, wanted))
     return Submission(time, spec, model)
 
 
@@ -158,7 +165,7 @@ def _seconds(text: str) -> float:
     """A cost in seconds. Raises `ValueError` for anything else."""
     value = float(text)
     if not 0 <= value < float("inf"):
-        raise ValueError(f"{text!r} is no cost in seconds; give 0 or more")
+        raise ValueError(f"{text!r} is no cost in seconds")
     return value
 
 
@@ -167,14 +174,12 @@ def _read_specs(path: Path) -> list[Submission]:
     try:
         specs = parse_many(read_text(path, SPECS.kb), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise WorkloadError(f"{path}: {error}") from error
+        raise WorkloadError(UNREADABLE.say(path=path, why=error)) from error
     except SpecError as error:
         raise WorkloadError(str(error)) from error
     for spec in specs:
         if spec.samples is None or spec.curve is None:
-            raise WorkloadError(
-                f"{path}: trainer {spec.name!r}: a replay needs its work in samples and its curve"
-            )
+            raise WorkloadError(f"{path}: {NO_WORK_OR_CURVE.say(name=spec.name)}")
     return [Submission(0.0, replace(spec, scalability=Scalability.GIVEN)) for spec in specs]
 
 
@@ -201,16 +206,26 @@ def rows(path: Path, columns: tuple[str, ...], what: str) -> list[tuple[int, dic
             header = reader.fieldnames or []
             missing = [column for column in columns if column not in header]
             if missing:
-                raise WorkloadError(
-                    f"{path}:1: no column {', '.join(missing)}; {what} has {', '.join(columns)}"
-                )
+                raise WorkloadError(f"{path}:1: {_lacking(missing, columns, what)}")
             found: list[tuple[int, dict[str, str]]] = []
             for number, row in enumerate(reader, start=2):
-                if any(row[column] is None for column in columns):
-                    raise WorkloadError(f"{path}:{number}: too few columns; {what} has {', '.join(columns)}")
+                if missing := [column for column in columns if row[column] is None]:
+                    raise WorkloadError(f"{path}:{number}: {_lacking(missing, columns, what)}")
                 if len(found) == MOST_ROWS:
-                    raise WorkloadError(f"{path}:{number}: more than {MOST_ROWS:,} rows; give fewer")
+                    said = TOO_MANY.say(count=MOST_ROWS + 1, what="rows or more", most=MOST_ROWS)
+                    raise WorkloadError(f"{path}:{number}: {said}")
                 found.append((number, row))
             return found
-    except (LogError, *UNREADABLE) as error:
+    except LogError as error:
         raise WorkloadError(f"{path}: {error}") from error
+    except DAMAGES as error:
+        raise WorkloadError(UNREADABLE.say(path=path, why=error)) from error
+
+
+def wrong(where: str, name: str, given: object, wanted: str) -> str:
+    """What to say of a value in a line of a table."""
+    return f"{where}: {WRONG_VALUE.say(name=name, given=given, wanted=wanted)}"
+
+
+def _lacking(missing: Sequence[str], columns: Sequence[str], what: str) -> str:
+    return NO_COLUMN.say(missing=", ".join(missing), what=what, columns=", ".join(columns))

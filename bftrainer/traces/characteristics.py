@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bftrainer.messages.files.logs import TELLS_NOTHING
 from bftrainer.traces.intervals import LogError
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def characterise(log: Log) -> Characteristics:
         LogError: the log spans no time.
     """
     if not log.end > log.begin:
-        raise LogError("the log spans no time: it has no figures")
+        raise LogError(TELLS_NOTHING.say(why="the log spans no time"))
     seconds = log.end - log.begin
     hours = seconds / HOUR
     length, count = lengths(log)

@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.logs import FEWER_NODES
+from bftrainer.messages.files.places import UNWRITABLE
 from bftrainer.model.events import NodesChanged
 from bftrainer.traces.whole_file import whole_file
 
-UNREADABLE = (
+DAMAGES = (
     OSError,
     lzma.LZMAError,
     zlib.error,
@@ -72,7 +74,7 @@ def write(
                     progress(number / len(intervals))
                 rows.writerow((f"{start:.15g}", f"{min(until, end):.15g}", node))
     except OSError as error:
-        raise LogError(f"{path}: {error.strerror or error}; write to another place") from error
+        raise LogError(UNWRITABLE.say(path=path, why=error.strerror or error)) from error
 
 
 def _packed(raw: BinaryIO, suffix: str) -> TextIO:
@@ -92,7 +94,7 @@ def first_nodes(intervals: Iterable[Interval], n: int | None) -> frozenset[str]:
     """
     names = sorted({interval.node for interval in intervals})
     if n is not None and n > len(names):
-        raise LogError(f"--nodes {n}: the log has {len(names)} nodes; ask for at most that many")
+        raise LogError(FEWER_NODES.say(asked=n, there=len(names)))
     return frozenset(names[:n])
 
 

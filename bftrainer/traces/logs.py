@@ -19,6 +19,15 @@ from types import ModuleType
 from typing import BinaryIO
 
 from bftrainer.files import open_regular
+from bftrainer.messages.files.logs import (
+    MACHINE_NODES,
+    NO_KNOWN_FORMAT,
+    OTHER_KIND,
+    OUTSIDE,
+    TELLS_NOTHING,
+    TOO_BROKEN,
+)
+from bftrainer.messages.files.places import UNREADABLE
 from bftrainer.traces import recorded
 from bftrainer.traces.by_gpu import intervals_of, names_of
 from bftrainer.traces.formats import (
@@ -32,9 +41,9 @@ from bftrainer.traces.formats import (
     snapshots,
     swf,
 )
-from bftrainer.traces.formats.lines import Lines
+from bftrainer.traces.formats.lines import MOST_NODES, Lines
 from bftrainer.traces.formats.options import LogOptions
-from bftrainer.traces.intervals import UNREADABLE, Interval, LogError, first_nodes
+from bftrainer.traces.intervals import DAMAGES, Interval, LogError, first_nodes
 from bftrainer.traces.packed import lines_of, unpacked
 
 __all__ = ["FORMATS", "Log", "LogOptions", "cut", "load"]
@@ -54,11 +63,11 @@ LOOKED_AT = 50
 """The first so many lines tell the format of a log."""
 REPORT_EVERY = 1000
 OTHERS = (
-    (re.compile(r"[{\[]"), "it is JSON; of Slurm's jobs take sacct --parsable2, see docs/traces.md"),
-    (re.compile(r"JobID(Raw)? +\S"), "it is what sacct prints in columns; take sacct --parsable2"),
-    (re.compile(r"JOBID +(PARTITION|USER)"), "it lists jobs of one moment; take sacct, lsb.acct, or samples"),
-    (re.compile(r"NODELIST +NODES"), "it is what sinfo -N prints; take sinfo -h in samples"),
-    (re.compile(r"<"), "it is HTML or XML: save the file itself, not the page that shows it"),
+    (re.compile(r"[{\[]"), "JSON", "what sacct --parsable2 prints, for Slurm's jobs"),
+    (re.compile(r"JobID(Raw)? +\S"), "what sacct prints in columns", "what sacct --parsable2 prints"),
+    (re.compile(r"JOBID +(PARTITION|USER)"), "a list of jobs of one moment", "sacct, lsb.acct, or samples"),
+    (re.compile(r"NODELIST +NODES"), "what sinfo -N prints", "what sinfo -h prints, in samples"),
+    (re.compile(r"<"), "HTML or XML", "the file itself, not the page that shows it"),
 )
 """How texts begin that tell what they are, and what to take instead."""
 
@@ -104,7 +113,7 @@ def load(
         with closing(_source(path, progress)) as source:
             head = list(islice(source, LOOKED_AT))
             if len(head) < LOOKED_AT and not any(map(str.strip, head)):
-                raise LogError("the file is empty")
+                raise LogError(TELLS_NOTHING.say(why="the file is empty"))
             name = options.format or detect(head)
             lines = Lines(chain(head, source))
             try:
@@ -118,8 +127,8 @@ def load(
         machine = _machine(given and given * each, len(names))
     except LogError as error:
         raise LogError(f"{path}{'' if str(error).startswith(':') else ': '}{error}") from None
-    except UNREADABLE as error:
-        raise LogError(f"{path}: {error}") from error
+    except DAMAGES as error:
+        raise LogError(UNREADABLE.say(path=path, why=error)) from error
     return Log(
         intervals=intervals,
         nodes=names,
@@ -159,10 +168,7 @@ def cut(log: Log, begin: float | None, hours: float | None, nodes: int | None) -
     end = log.end if hours is None else start + hours * 3600
     if not log.begin <= start < log.end or end > log.end:
         last = "" if hours is None else f" --hours {hours:g}"
-        raise LogError(
-            f"--from {iso(start)}{last}: the log spans {iso(log.begin)} to {iso(log.end)} UTC "
-            f"({(log.end - log.begin) / 3600:g} h); stay within"
-        )
+        raise LogError(outside(log, f"--from {iso(start)}{last}"))
     names = log.nodes if nodes is None else first_nodes(log.intervals, nodes)
     return replace(
         log,
@@ -176,6 +182,12 @@ def cut(log: Log, begin: float | None, hours: float | None, nodes: int | None) -
         begin=start,
         end=end,
     )
+
+
+def outside(log: Log, asked: str) -> str:
+    """What to say where `asked` is beyond a log's span."""
+    hours = (log.end - log.begin) / 3600
+    return OUTSIDE.say(asked=asked, begin=iso(log.begin), end=iso(log.end), hours=hours)
 
 
 def iso(moment: float) -> str:
@@ -198,10 +210,10 @@ def detect(head: Iterable[str]) -> str:
         for name, reader in FORMATS.items():
             if reader.recognises(line.rstrip()):
                 return name
-    for known, what in OTHERS:
+    for known, what, instead in OTHERS:
         if known.match(first):
-            raise LogError(f"of no known format: {what}")
-    raise LogError(f"of no known format; if it is one of {', '.join(FORMATS)}, name it with --format")
+            raise LogError(OTHER_KIND.say(what=what, instead=instead))
+    raise LogError(NO_KNOWN_FORMAT.say(formats=", ".join(FORMATS)))
 
 
 def _watched(file: Iterable[str], report: Callable[[], None]) -> Iterator[str]:
@@ -215,13 +227,13 @@ def _check(lines: Lines, bound: float) -> None:
     if lines.broken <= bound * lines.seen:
         return
     examples = "\n".join(f":{number}: {why}" for number, why in lines.examples)
-    raise LogError(
-        f"{examples}\n{lines.broken:,} of {lines.seen:,} lines ({lines.broken / lines.seen:.1%}) cannot be "
-        f"understood, more than --max-broken {bound:g}: mend the log, allow more, or name its --format"
-    )
+    share = lines.broken / lines.seen
+    said = TOO_BROKEN.say(broken=lines.broken, seen=lines.seen, share=share, bound=bound)
+    raise LogError(f"{examples}\n{said}")
 
 
 def _machine(given: int | None, named: int) -> int:
     if given is not None and given < named:
-        raise LogError(f"--machine-nodes {given:,}: the log names {named:,} nodes; give at least that many")
+        why = f"the log names {named:,}"
+        raise LogError(MACHINE_NODES.say(given=given, why=why, least=named, most=MOST_NODES))
     return given or named

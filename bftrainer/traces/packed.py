@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
 from bftrainer.files import open_regular
+from bftrainer.messages.files.logs import OTHER_KIND, TOO_LONG
 from bftrainer.traces.intervals import LogError
 
 MOST_CHARACTERS = 4_000_000
@@ -25,18 +26,18 @@ LOOKED_AT = 512
 """The first so many bytes tell what a file is."""
 ENCODINGS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 NO_TEXT = (
-    (b"\x28\xb5\x2f\xfd", "it is packed by zstd: unpack it (unzstd)"),
-    (b"7z\xbc\xaf\x27\x1c", "it is a 7z archive: unpack it (7z x)"),
-    (b"Rar!", "it is a RAR archive: unpack it (unrar x)"),
-    (b"\x1f\x9d", "it is packed by compress: unpack it (uncompress)"),
-    (b"\x04\x22\x4d\x18", "it is packed by lz4: unpack it (unlz4)"),
-    (b"PAR1", "it is a Parquet file: write it as CSV"),
-    (b"SQLite format 3", "it is an SQLite database: export its jobs as CSV"),
-    (b"\x89HDF", "it is an HDF5 file: write it as CSV"),
-    (b"%PDF", "it is a PDF"),
-    (b"\xd0\xcf\x11\xe0", "it is a file of an old Office: save it as CSV"),
+    (b"\x28\xb5\x2f\xfd", "packed by zstd", "what unzstd makes of it"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "the file that 7z x unpacks"),
+    (b"Rar!", "a RAR archive", "the file that unrar x unpacks"),
+    (b"\x1f\x9d", "packed by compress", "what uncompress makes of it"),
+    (b"\x04\x22\x4d\x18", "packed by lz4", "what unlz4 makes of it"),
+    (b"PAR1", "a Parquet file", "it as CSV"),
+    (b"SQLite format 3", "an SQLite database", "its jobs as CSV"),
+    (b"\x89HDF", "an HDF5 file", "it as CSV"),
+    (b"%PDF", "a PDF", "the file from which it was printed"),
+    (b"\xd0\xcf\x11\xe0", "a file of an old Office", "it as CSV"),
 )
-"""How files begin that are no text, and what they are."""
+"""How files begin that are no text, what they are, and what to take instead."""
 
 
 @contextmanager
@@ -55,10 +56,10 @@ def lines_of(text: TextIO) -> Iterator[str]:
     all_ = 0
     for number, line in enumerate(iter(partial(text.readline, MOST_CHARACTERS + 1), ""), start=1):
         if len(line) > MOST_CHARACTERS:
-            raise LogError(f"line {number} has more than {MOST_CHARACTERS:,} characters: this is no log")
+            raise LogError(TOO_LONG.say(what=f"line {number} has", most=MOST_CHARACTERS))
         all_ += len(line)
         if all_ > MOST_UNPACKED:
-            raise LogError(f"line {number}: unpacked more than {MOST_UNPACKED:,} characters: this is no log")
+            raise LogError(TOO_LONG.say(what=f"up to line {number} it has", most=MOST_UNPACKED))
         yield line
 
 
@@ -71,11 +72,11 @@ def unpacked(raw: BinaryIO, *, errors: str = "strict") -> TextIO:
     """
     file = _plain(raw)
     head = file.peek(LOOKED_AT)[:LOOKED_AT]
-    for magic, what in NO_TEXT:
+    for magic, what, instead in NO_TEXT:
         if head.startswith(magic):
-            raise LogError(what)
+            raise LogError(OTHER_KIND.say(what=what, instead=instead))
     if head[257:262] == b"ustar":
-        raise LogError("it is a tar archive: unpack it (tar xf) and name the file in it")
+        raise LogError(OTHER_KIND.say(what="a tar archive", instead="the file in it that tar xf unpacks"))
     encoding = next((name for mark, name in ENCODINGS if head.startswith(mark)), "") or _unmarked(head)
     return TextIOWrapper(file, encoding=encoding, errors=errors, newline="")
 
@@ -101,17 +102,17 @@ def _only_one(raw: BinaryIO) -> BufferedReader:
         archive = zipfile.ZipFile(raw)
         files = [each for each in archive.infolist() if not each.is_dir() and "__MACOSX" not in each.filename]
         if any(each.filename == "xl/workbook.xml" for each in files):
-            raise LogError("it is an Excel file: save it as CSV")
+            raise LogError(OTHER_KIND.say(what="an Excel file", instead="it as CSV"))
         if len(files) != 1:
-            raise LogError(f"it is a zip archive of {len(files)} files: unpack it and name one")
+            what = f"a zip archive of {len(files)} files"
+            raise LogError(OTHER_KIND.say(what=what, instead="one of them, unpacked"))
         if files[0].file_size > MOST_UNPACKED:
-            raise LogError(f"the file in it has {files[0].file_size:,} bytes, more than {MOST_UNPACKED:,}")
+            raise LogError(TOO_LONG.say(what="the file in it has", most=MOST_UNPACKED))
         return cast("BufferedReader", archive.open(files[0]))
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         # it is damaged, packed by another method, or locked
-        raise LogError(
-            f"the zip archive cannot be read ({error}): unpack it and name the file in it"
-        ) from None
+        what = f"a zip archive that cannot be read ({error})"
+        raise LogError(OTHER_KIND.say(what=what, instead="the file in it, unpacked")) from None
 
 
 def _unmarked(head: bytes) -> str:
@@ -121,5 +122,7 @@ def _unmarked(head: bytes) -> str:
     if head[::2].count(0) > len(head) // 4:
         return "utf-16-be"
     if 0 in head:
-        raise LogError("it is no text: its first bytes have zeros; name a log")
+        raise LogError(
+            OTHER_KIND.say(what="no text, as its first bytes have zeros", instead="the log itself")
+        )
     return "utf-8"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from bftrainer.messages.files.logs import NO_SERIES
+from bftrainer.messages.files.places import UNREADABLE
 from bftrainer.traces.intervals import LogError
 
 NAME = re.compile(r"record-([0-9]{8}T[0-9]{6}(?:\.[0-9]+)?Z)\.jsonl(\.gz)?")
@@ -29,12 +31,9 @@ def files(folder: Path) -> list[Path]:
     try:
         found = {path.name.removesuffix(".gz"): path for path in paths(folder)}
     except OSError as error:
-        raise LogError(f"{error.strerror}") from error
+        raise LogError(UNREADABLE.say(path=folder.name, why=error.strerror)) from error
     if not found:
-        raise LogError(
-            "not a regular file, and no folder with files of `bftrainer record` (record-*.jsonl); "
-            "name the log itself"
-        )
+        raise LogError(NO_SERIES.say())
     return list(found.values())
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from bftrainer.errors import BftrainerError
 from bftrainer.files import held
+from bftrainer.messages.files.places import UNWRITABLE
 
 DPI = 120
 
@@ -65,7 +66,7 @@ def copy_folder(source: Path, path: Path, *ignored: str) -> None:
                 shutil.rmtree(copy, ignore_errors=True)
     except OSError as error:
         why = error.strerror or "some of its files cannot be copied"
-        raise BftrainerError(f"--keep {path}: {why}; name another folder") from error
+        raise BftrainerError(UNWRITABLE.say(path=f"--keep {path}", why=why)) from error
 
 
 def save_figure(figure: Any, path: Path, option: str) -> None:
@@ -80,7 +81,7 @@ def save_figure(figure: Any, path: Path, option: str) -> None:
             figure.savefig(draft, dpi=DPI, format=path.suffix[1:] or "png")
     except (OSError, ValueError) as error:
         said = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise BftrainerError(f"{option} {path}: {said}; write to another place") from error
+        raise BftrainerError(UNWRITABLE.say(path=f"{option} {path}", why=said)) from error
 
 
 @contextmanager

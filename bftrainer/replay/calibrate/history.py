@@ -16,6 +16,8 @@ from typing import Any
 
 from bftrainer.errors import BftrainerError
 from bftrainer.files import open_regular
+from bftrainer.messages.files.replays import NO_HISTORY, ODD_HISTORY
+from bftrainer.messages.files.tables import NO_FILE
 from bftrainer.model.events import Event, Measured, NodesChanged, TrainerCancelled
 from bftrainer.model.machine import NodeInfo
 from bftrainer.model.policy import EngineSettings
@@ -87,7 +89,9 @@ def load(path: Path) -> History:
     """
     path = path / DATABASE if path.is_dir() else path
     if not path.is_file():
-        raise HistoryError(f"{path}: no such file; give a daemon's --state-dir, or the database in it")
+        raise HistoryError(
+            NO_FILE.say(what=path, kind="file", which="a daemon's --state-dir, or the database in it")
+        )
     store = SqlStore(path)
     try:
         return _read(store)
@@ -95,9 +99,7 @@ def load(path: Path) -> History:
         raise HistoryError(f"{path}: {error}") from error
     except DAMAGED as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())[:QUOTED]
-        raise HistoryError(
-            f"{path}: what it recorded cannot be replayed: it is damaged, or of another version ({said})"
-        ) from error
+        raise HistoryError(f"{path}: {ODD_HISTORY.say(said=said)}") from error
     finally:
         store.close()
 
@@ -116,9 +118,7 @@ def _read(store: Store) -> History:
     every = store.trainers()
     trainers = trainers_since(events[0]["time"], every, reports) if pruned else every
     if not runs or not events or not trainers:
-        raise NothingToReplayError(
-            "no run of a daemon with trainers is recorded in it; submit some and try again"
-        )
+        raise NothingToReplayError(NO_HISTORY.say())
     pauses = store.rows("pauses", None)
     _check_times(*(row["time"] for row in (*events, *reports, *pauses)), *_times_of(trainers))
     begins = [float(run["begin"]) for run in runs]

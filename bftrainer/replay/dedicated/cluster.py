@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.replays import NEVER_ENDS
 from bftrainer.replay.dedicated.job import PUBLISHED, Nodes, Pauses, Profile, RunningJob
 from bftrainer.replay.dedicated.workload import SubmittedJob
 
@@ -90,13 +91,15 @@ def run(
     too_large = [job for job in jobs if policy.fixes_workers and job.workers > cluster.size]
     if too_large:
         name, workers = too_large[0].name, too_large[0].workers
-        raise StuckError(f"job {name!r} asks for {workers} of {cluster.size} GPUs; enlarge --cluster")
+        why = f"asks for {workers} of {cluster.size} GPUs"
+        raise StuckError(NEVER_ENDS.say(jobs=f"job {name!r}", why=why, more="a larger --cluster"))
     profiles: dict[str, Profile] = {}
     all_ = [_waiting(job, policy, profiles, hold=job.program.name in fixed, shared=shared) for job in jobs]
     now, held, took, on = 0.0, Held(), [], []
     while unfinished := [job for job in all_ if job.ended is None]:
         if now > LONGEST_S:
-            raise StuckError(f"job {unfinished[0].job.name!r} has not ended after {now / 86400:.0f} days")
+            job, why = f"job {unfinished[0].job.name!r}", f"has not ended after {now / 86400:.0f} days"
+            raise StuckError(NEVER_ENDS.say(jobs=job, why=why, more="a larger --cluster"))
         active = [job for job in unfinished if job.job.submitted <= now]
         if not active:
             first = min(job.job.submitted for job in unfinished)

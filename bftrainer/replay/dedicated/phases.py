@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bftrainer.allocate.goodput.sizes import TrainingPhases
+from bftrainer.messages.files.replays import BEYOND_MEASURED
 from bftrainer.performance.curve import Floats
 from bftrainer.performance.goodput import batches, gain, noise_scale, split
 from bftrainer.replay.dedicated.programs import MOST_NODES, MeasuredProgram, Placement, ProfileError
@@ -60,10 +61,11 @@ def course_of(program: MeasuredProgram, gpus: int, most: int) -> TrainingCourse:
     """
     widest = widest_of(program, 1)
     if most > MOST_NODES or most * gpus > widest:
-        raise ProfileError(
-            f"program {program.name}: {most} nodes of {gpus} GPUs; at most {MOST_NODES} nodes are known of, "
-            f"and {widest:,} workers can share its largest batch; have fewer nodes (--max-nodes)"
+        what = (
+            f"{most} nodes of {gpus} GPUs: at most {MOST_NODES} nodes are known of, and {widest:,} workers "
+            "can share its largest batch"
         )
+        raise ProfileError(BEYOND_MEASURED.say(name=program.name, what=what))
     sizes: list[Placement] = [(1,), *((gpus,) * nodes for nodes in range(1, most + 1))]
     alone, *others = (_epochs(program, placement, _batches(program, placement)) for placement in sizes)
     return _course(program, gpus, alone.times, others)
@@ -130,5 +132,7 @@ def _batches(program: MeasuredProgram, placement: Placement) -> list[Batch]:
         else:
             found.append((size, steps, step + steps * (step - sync)))
     if not found:
-        raise hole or ProfileError(f"program {program.name}: no batch suits workers placed {placement}")
+        raise hole or ProfileError(
+            BEYOND_MEASURED.say(name=program.name, what=f"a batch that suits workers placed {placement}")
+        )
     return found

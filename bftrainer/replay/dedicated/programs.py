@@ -22,9 +22,11 @@ from scipy.interpolate import LinearNDInterpolator
 from scipy.spatial import QhullError
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.replays import BEYOND_MEASURED, ODD_MEASUREMENT
+from bftrainer.messages.files.tables import NOTHING_THERE
 from bftrainer.performance.curve import Floats
 from bftrainer.performance.goodput import BatchLimits, GoodputError
-from bftrainer.replay.workload import rows
+from bftrainer.replay.workload import rows, wrong
 
 MEMORY = {"yolov3": 8}
 """Samples that a worker's memory holds, where the authors allow fewer than they measured."""
@@ -77,10 +79,8 @@ class MeasuredProgram:
         if key not in self._known:
             step, sync = self._interpolated(*key)
             if not (0 < step < math.inf and 0 <= sync < math.inf):
-                raise ProfileError(
-                    f"program {self.name}: nothing was measured about workers placed {key[0]} with {batch} "
-                    "samples each; measure around it, or replay a smaller cluster"
-                )
+                what = f"workers placed {key[0]} with {batch} samples each"
+                raise ProfileError(BEYOND_MEASURED.say(name=self.name, what=what))
             self._known[key] = float(step), float(sync)
         return self._known[key]
 
@@ -124,9 +124,8 @@ class MeasuredProgram:
         """The trainings with the next smaller and larger batch, and how far it is on the way between them."""
         sizes = [run.batch for run in self.trainings]
         if not sizes[0] <= batch <= sizes[-1]:
-            raise ProfileError(
-                f"program {self.name}: batch {batch} is none of {sizes[0]} to {sizes[-1]}, as measured"
-            )
+            what = f"batch {batch}, which is none of {sizes[0]} to {sizes[-1]}"
+            raise ProfileError(BEYOND_MEASURED.say(name=self.name, what=what))
         high = int(np.searchsorted(sizes, batch))
         low = high if sizes[high] == batch else high - 1
         share = (batch - sizes[low]) / (sizes[high] - sizes[low]) if high > low else 0.0
@@ -145,9 +144,8 @@ def read_program(folder: Path) -> MeasuredProgram:
     for digits, batch, step, sync in _times(folder / "placements.csv", ("placement", "local_bsz")):
         text = f"{digits:.0f}"
         if "0" in text or len(text) > MOST_NODES:
-            raise ProfileError(
-                f"{folder / 'placements.csv'}: placement {text}: a digit for each node, none 0"
-            )
+            path, wanted = folder / "placements.csv", "a digit for each node, none 0"
+            raise ProfileError(wrong(str(path), "placement", text, wanted))
         placed.setdefault(tuple(map(int, text)), []).append((batch, step, sync))
     by_placement = {}
     for placement, times in placed.items():
@@ -188,9 +186,8 @@ def _times(path: Path, columns: tuple[str, ...]) -> list[tuple[float, ...]]:
     found = _table(path, (*columns, "step_time", "sync_time"))
     for *point, step, sync in found:
         if sync >= step:
-            raise ProfileError(
-                f"{path}: sync_time {sync} is not below step_time {step} for {columns} = {point}"
-            )
+            why = f"is not below step_time {step} for {columns} = {point}"
+            raise ProfileError(f"{path}: {ODD_MEASUREMENT.say(what=f'sync_time {sync}', why=why)}")
     return found
 
 
@@ -201,14 +198,15 @@ def _trainings(folder: Path) -> tuple[Training, ...]:
         if match := VALIDATION.fullmatch(path.name):
             table = np.array(_table(path, ("progress", "iteration", "grad_sqr", "grad_var")))
             if not np.all(table[:, 2] + table[:, 3]):
-                raise ProfileError(
-                    f"{path}: grad_sqr and grad_var are both 0 in a row: nothing follows from it"
-                )
+                said = ODD_MEASUREMENT.say(what="grad_sqr and grad_var", why="are both 0 in a row")
+                raise ProfileError(f"{path}: {said}")
             if np.any(np.diff(table[:, 0], prepend=0.0) <= 0):
-                raise ProfileError(f"{path}: progress does not rise from epoch to epoch")
+                said = ODD_MEASUREMENT.say(what="progress", why="does not rise from epoch to epoch")
+                raise ProfileError(f"{path}: {said}")
             found.append(Training(int(match[1]), *table.T))
     if not found:
-        raise ProfileError(f"{folder}: no validation-BATCH.csv, which says how a training goes; add one")
+        said = NOTHING_THERE.say(what="validation-BATCH.csv", some="one, which says how a training goes")
+        raise ProfileError(f"{folder}: {said}")
     return tuple(sorted(found, key=lambda run: run.batch))
 
 
@@ -219,10 +217,12 @@ def _table(path: Path, columns: tuple[str, ...]) -> list[tuple[float, ...]]:
         try:
             values = tuple(float(row[column]) for column in columns)
         except ValueError:
-            raise ProfileError(f"{path}:{number}: {', '.join(columns)} must be numbers") from None
+            values = (math.nan,)
         if not all(0 <= value < math.inf for value in values):
-            raise ProfileError(f"{path}:{number}: {', '.join(columns)} must be finite and 0 or more")
+            given = ", ".join(row[column] for column in columns)
+            raise ProfileError(wrong(f"{path}:{number}", ", ".join(columns), given, "numbers from 0"))
         found.append(values)
     if not found:
-        raise ProfileError(f"{path}: no measurement in it")
+        said = NOTHING_THERE.say(what="measurement", some="some")
+        raise ProfileError(f"{path}: {said}")
     return found

@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from bftrainer.messages.files.replays import NO_MEASUREMENTS_OF
+from bftrainer.messages.files.tables import NOTHING_THERE, SECOND, TOO_MANY
 from bftrainer.replay.dedicated.programs import NAME, MeasuredProgram, ProfileError, read_program
-from bftrainer.replay.workload import WorkloadError, rows
+from bftrainer.replay.workload import WorkloadError, rows, wrong
 
 COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
 FIXED = frozenset({"ncf"})
@@ -38,15 +40,17 @@ def read_jobs(path: Path, profiles: Path) -> list[SubmittedJob]:
     """
     table = rows(path, COLUMNS, "a workload of Pollux")
     if not table:
-        raise WorkloadError(f"{path}: no job in it")
+        said = NOTHING_THERE.say(what="job", some="some")
+        raise WorkloadError(f"{path}: {said}")
     if len(table) > MOST_JOBS:
-        raise WorkloadError(f"{path}: {len(table):,} jobs; at most {MOST_JOBS:,} are replayed: give fewer")
+        said = TOO_MANY.say(count=len(table), what="jobs", most=MOST_JOBS)
+        raise WorkloadError(f"{path}: {said}")
     programs: dict[str, MeasuredProgram] = {}
     found: dict[str, SubmittedJob] = {}
     for number, row in table:
         name, program = row["name"], row["application"]
         if name in found:
-            raise WorkloadError(f"{path}:{number}: a second job {name!r}; give each a name of its own")
+            raise WorkloadError(f"{path}:{number}: {SECOND.say(what='job', name=name)}")
         if program not in programs:
             programs[program] = _program(profiles, program, f"{path}:{number}")
         try:
@@ -54,7 +58,9 @@ def read_jobs(path: Path, profiles: Path) -> list[SubmittedJob]:
                 name, float(row["time"]), programs[program], int(row["num_replicas"]), int(row["batch_size"])
             )
         except ValueError:
-            raise WorkloadError(f"{path}:{number}: time, num_replicas, batch_size must be numbers") from None
+            columns = ("time", "num_replicas", "batch_size")
+            given = ", ".join(row[column] for column in columns)
+            raise WorkloadError(wrong(f"{path}:{number}", ", ".join(columns), given, "numbers")) from None
         _check(job, f"{path}:{number}")
         found[name] = job
     return list(found.values())
@@ -64,7 +70,8 @@ def _program(profiles: Path, name: str, where: str) -> MeasuredProgram:
     folder = profiles / name
     if not NAME.fullmatch(name) or not folder.is_dir():
         have = ", ".join(sorted(path.name for path in profiles.iterdir() if path.is_dir())[:20]) or "none"
-        raise ProfileError(f"{where}: no measurements of {name!r} in {profiles} (there are: {have})")
+        said = NO_MEASUREMENTS_OF.say(name=name, folder=profiles, known=have)
+        raise ProfileError(f"{where}: {said}")
     return read_program(folder)
 
 
@@ -72,16 +79,14 @@ def _check(job: SubmittedJob, where: str) -> None:
     """Raise `WorkloadError` for a job that could not run."""
     limits = job.program.limits
     if not (0 <= job.submitted <= LATEST_S and math.isfinite(job.submitted)):
-        raise WorkloadError(
-            f"{where}: time {job.submitted}; give seconds from the begin, 0 to {LATEST_S:.0f}"
-        )
+        wanted = f"seconds from the begin, 0 to {LATEST_S:.0f}"
+        raise WorkloadError(wrong(where, "time", job.submitted, wanted))
     if not limits.initial <= job.batch <= limits.most:
-        raise WorkloadError(
-            f"{where}: batch_size {job.batch}; {job.program.name} was measured with {limits.initial} to "
-            f"{limits.most}"
-        )
+        wanted = f"{limits.initial} to {limits.most}, with which {job.program.name} was measured"
+        raise WorkloadError(wrong(where, "batch_size", job.batch, wanted))
     if not 1 <= job.workers <= job.batch // limits.local_least:
-        raise WorkloadError(
-            f"{where}: num_replicas {job.workers}; give 1 to {job.batch // limits.local_least}: a worker "
-            f"takes {limits.local_least} samples or more of the batch {job.batch}"
+        wanted = (
+            f"1 to {job.batch // limits.local_least}: a worker takes {limits.local_least} samples or more of "
+            f"the batch {job.batch}"
         )
+        raise WorkloadError(wrong(where, "num_replicas", job.workers, wanted))

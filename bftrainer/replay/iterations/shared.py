@@ -12,6 +12,7 @@ from bftrainer.errors import BftrainerError
 from bftrainer.iterations.model import Floats, IterationJob, PlanRules, SharedDevices
 from bftrainer.iterations.orders import Order
 from bftrainer.iterations.plan import begin, plan
+from bftrainer.messages.files.replays import NEVER_ENDS
 
 LONGEST_S = 366 * 86_400.0
 """A replay that lasts longer is taken for one that never ends."""
@@ -37,14 +38,12 @@ def check(jobs: Sequence[IterationJob], devices: SharedDevices) -> None:
     """Raise `NeverEndsError` for a job that these devices could never run."""
     for number, job in enumerate(jobs):
         if len(job.tasks) > devices.count:
-            raise NeverEndsError(
-                f"job {number} has {len(job.tasks)} workers; there are {devices.count} devices: give more"
-            )
+            why = f"has {len(job.tasks)} workers for {devices.count} devices"
+            raise NeverEndsError(NEVER_ENDS.say(jobs=f"job {number}", why=why, more="more devices"))
         most = job.model_gb + max(task.memory_gb for task in job.tasks)
         if most > devices.memory_gb:
-            raise NeverEndsError(
-                f"job {number} needs {most:.1f} GB; a device has {devices.memory_gb:g}: give more memory"
-            )
+            why = f"needs {most:.1f} GB of a device with {devices.memory_gb:g}"
+            raise NeverEndsError(NEVER_ENDS.say(jobs=f"job {number}", why=why, more="more memory"))
 
 
 def share(
@@ -66,7 +65,8 @@ def share(
     while np.isinf(state.table.jobs["ended"]).any():
         if state.now > LONGEST_S:
             count = np.isinf(state.table.jobs["ended"]).sum()
-            raise NeverEndsError(f"{count} jobs have not ended after a year; give more devices or less work")
+            why, more = "have not ended after a year", "more devices"
+            raise NeverEndsError(NEVER_ENDS.say(jobs=f"{count} jobs", why=why, more=more))
         started = time.perf_counter()
         tasks, state = plan(state, order)
         took.append(time.perf_counter() - started)

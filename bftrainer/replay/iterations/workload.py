@@ -11,7 +11,9 @@ import numpy as np
 
 from bftrainer.iterations.model import IterationJob
 from bftrainer.iterations.profiles import MODELS, MeasuredModel
-from bftrainer.replay.workload import WorkloadError, rows
+from bftrainer.messages.files.replays import TOO_LITTLE_WORK
+from bftrainer.messages.files.tables import NOTHING_THERE
+from bftrainer.replay.workload import WorkloadError, rows, wrong
 
 SHARES = {1: 0.5, 2: 0.1, 4: 0.2, 8: 0.15, 16: 0.05}
 """The published share of jobs by workers."""
@@ -60,13 +62,15 @@ def read_durations(path: Path) -> Mapping[int, tuple[float, ...]]:
         try:
             seconds, gpus = float(row["duration"]), float(row["num_gpus"])
         except ValueError:
-            raise WorkloadError(f"{path}:{number}: duration and num_gpus must be numbers") from None
+            given = f"{row['duration']}, {row['num_gpus']}"
+            raise WorkloadError(wrong(f"{path}:{number}", "duration, num_gpus", given, "numbers")) from None
         if not (math.isfinite(seconds) and 0 <= seconds <= 1e9):
-            raise WorkloadError(f"{path}:{number}: duration {seconds}; give 0 to 1e9 seconds")
+            raise WorkloadError(wrong(f"{path}:{number}", "duration", seconds, "0 to 1e9 seconds"))
         if gpus in found and seconds > 0:
             found[int(gpus)].append(seconds)
     if missing := [workers for workers, seconds in found.items() if not seconds]:
-        raise WorkloadError(f"{path}: no job with {missing[0]} GPUs in it; the mix has such jobs")
+        said = NOTHING_THERE.say(what=f"job with {missing[0]} GPUs", some="some, as the mix has such jobs")
+        raise WorkloadError(f"{path}: {said}")
     return {workers: tuple(seconds) for workers, seconds in found.items()}
 
 
@@ -86,8 +90,12 @@ def mix(durations: Mapping[int, tuple[float, ...]], options: MixOptions, seed: i
     wanted, most = options.hours * 3600 * options.devices, options.longest_hours * 3600
     if (workers * most).sum() < wanted:
         raise WorkloadError(
-            f"{options.jobs} jobs of at most {options.longest_hours:g} h are not {options.hours:g} h of work "
-            f"on each of {options.devices} devices; give more or longer jobs"
+            TOO_LITTLE_WORK.say(
+                jobs=options.jobs,
+                longest_h=options.longest_hours,
+                hours=options.hours,
+                devices=options.devices,
+            )
         )
     for _ in range(200):  # each time those that are not cut yet grow
         lengths = np.minimum(lengths * (wanted / (workers * lengths).sum()), most)

@@ -13,6 +13,8 @@ import numpy as np
 
 from bftrainer.errors import BftrainerError
 from bftrainer.files import open_regular
+from bftrainer.messages.files.places import UNWRITABLE
+from bftrainer.messages.files.replays import NO_RECORD
 from bftrainer.replay.record.checked import FORMAT, checked
 from bftrainer.replay.record.data import ReportData
 from bftrainer.traces.whole_file import whole_file
@@ -40,7 +42,7 @@ def write(data: ReportData, path: Path) -> None:
         ):
             file.write(as_json(data))
     except OSError as error:
-        raise ReportDataError(f"{path}: {error.strerror or error}; choose another file") from error
+        raise ReportDataError(UNWRITABLE.say(path=path, why=error.strerror or error)) from error
 
 
 def read(path: Path) -> ReportData:
@@ -56,9 +58,7 @@ def read(path: Path) -> ReportData:
             raise ValueError(f"unpacked more than {MOST_BYTES:,} bytes")
         return checked(json.loads(text))
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
-        raise ReportDataError(
-            f"{path}: no record of a replay ({error}); write one with bftrainer replay --out NAME{SUFFIX}"
-        ) from error
+        raise ReportDataError(f"{path}: {NO_RECORD.say(why=error, suffix=SUFFIX)}") from error
 
 
 def as_json(data: ReportData) -> bytes:

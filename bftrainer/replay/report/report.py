@@ -11,6 +11,8 @@ from pathlib import Path
 
 from bftrainer import __version__
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.places import UNWRITABLE
+from bftrainer.messages.files.tables import NOTHING_THERE, TOO_MANY
 from bftrainer.replay.record import storage
 from bftrainer.replay.record.data import ReportData
 from bftrainer.replay.report import drawing, summary
@@ -56,9 +58,8 @@ def read(paths: Sequence[Path], progress: Callable[[float], None] = lambda done:
     """
     files = [(i, file) for i, path in enumerate(paths) for file in _files(path)]
     if len(files) > drawing.MOST:
-        raise ReportError(
-            f"{len(files)} runs: at most {drawing.MOST} can be told apart in one report; name fewer"
-        )
+        what = "runs, which a report could not tell apart"
+        raise ReportError(TOO_MANY.say(count=len(files), what=what, most=drawing.MOST))
     found = []
     for i, file in files:
         found.append((i, storage.read(file)))
@@ -93,7 +94,7 @@ def write(report: ReportPage, path: Path, png: Path | None = None) -> None:
             for picture in report.pictures:
                 write_whole(png / f"{picture.name}.png", picture.png)
     except OSError as error:
-        raise ReportError(f"{error.filename or path}: {error.strerror}") from error
+        raise ReportError(UNWRITABLE.say(path=error.filename or path, why=error.strerror)) from error
 
 
 def _files(path: Path) -> list[Path]:
@@ -106,9 +107,8 @@ def _files(path: Path) -> list[Path]:
         return [path]
     found = [*path.glob(f"*{storage.SUFFIX}"), *path.glob(f"records/*{storage.SUFFIX}")]
     if not found:
-        raise ReportError(
-            f"{path}: no records in it; keep them with bftrainer sweep --record or replay --out"
-        )
+        said = NOTHING_THERE.say(what="records", some="some with bftrainer sweep --record or replay --out")
+        raise ReportError(f"{path}: {said}")
     return sorted(found)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from bftrainer import __version__
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.tables import NO_FILE, NOT_IN_FORM, TOO_MANY, UNKNOWN_NAME
 from bftrainer.model.text import shown
 from bftrainer.replay import scenario
 from bftrainer.replay.inputs import stamp
@@ -78,10 +79,8 @@ def read(
     asked = math.prod(map(len, grid.values())) + len(runs)
     if asked > MOST_RUNS:
         sizes = " x ".join(f"{len(values):,} {name}" for name, values in grid.items())
-        raise SweepError(
-            f"{path}: {asked:,} runs ({sizes}; {len(runs):,} in runs), at most {MOST_RUNS:,}: leave out "
-            "values, or make several sweeps of it"
-        )
+        what = f"runs ({sizes}; {len(runs):,} in runs)"
+        raise SweepError(f"{path}: {TOO_MANY.say(count=asked, what=what, most=MOST_RUNS)}")
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     chosen = [*(points if grid or not runs else []), *runs]
     found: dict[str, SweepRun] = {}
@@ -105,30 +104,36 @@ def _run(path: Path, base: Values, overrides: Values, settings: Settings | None,
     for name in FILES:
         file = getattr(what, name)
         if file is not None and not _is_there(file, folder=name in FOLDERS):
-            kind, where = "folder" if name in FOLDERS else "file", f"paths begin in {folder}"
-            raise SweepError(f"{path}: {name}: {str(file)[:LONGEST_PATH]}: there is no such {kind}; {where}")
+            kind = "folder" if name in FOLDERS else "file"
+            which = f"a path that begins in {folder}"
+            said = NO_FILE.say(what=str(file)[:LONGEST_PATH], kind=kind, which=which)
+            raise SweepError(f"{path}: {name}: {said}")
     return SweepRun(_key(what), label or path.stem, what, differs)
 
 
 def _parts(plain: object, path: Path) -> tuple[Values, dict[str, list[Any]], list[Values]]:
     """The parts base, grid and runs of a description, checked but for the values."""
     if not isinstance(plain, dict):
-        raise SweepError(f"{path}: expected the parts {', '.join(PARTS)}, got {type(plain).__name__}")
+        form = f"mapping with the parts {', '.join(PARTS)}"
+        raise SweepError(f"{path}: {NOT_IN_FORM.say(part=type(plain).__name__, form=form)}")
     for part in plain:
         if part not in PARTS:
-            raise SweepError(f"{path}: unknown part {repr(part)[:QUOTED]}; there are: {', '.join(PARTS)}")
+            known = f"one of {', '.join(PARTS)}"
+            said = UNKNOWN_NAME.say(kind="part", name=repr(part)[:QUOTED], known=known)
+            raise SweepError(f"{path}: {said}")
     base, grid, runs = plain.get("base") or {}, plain.get("grid") or {}, plain.get("runs") or []
     if not isinstance(base, dict) or not isinstance(grid, dict):
-        raise SweepError(f"{path}: base and grid must be lines of 'parameter: value'")
+        said = NOT_IN_FORM.say(part="base or grid", form="mapping, lines of 'parameter: value'")
+        raise SweepError(f"{path}: {said}")
     if not isinstance(runs, list) or not all(isinstance(run, dict) for run in runs):
-        raise SweepError(f"{path}: runs must be a list of lines of 'parameter: value'")
+        said = NOT_IN_FORM.say(part="runs", form="list of mappings, each lines of 'parameter: value'")
+        raise SweepError(f"{path}: {said}")
     for where, names in (("base", base), ("grid", grid), *(("runs", run) for run in runs)):
         scenario.check(names, f"{path}: {where}")
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
-            raise SweepError(
-                f"{path}: grid: {name}: {repr(values)[:QUOTED]} is no list of values such as [1, 2]"
-            )
+            said = NOT_IN_FORM.say(part=repr(values)[:QUOTED], form="list of values such as [1, 2]")
+            raise SweepError(f"{path}: grid: {name}: {said}")
     return base, grid, runs
 
 

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from bftrainer.messages.commands.lines import NOT_INSTALLED
+from bftrainer.messages.files.replays import FEW_PROCESSES
 from bftrainer.replay.sweep.grid import SweepError, SweepRun
 from bftrainer.replay.sweep.pool import Pool, Rows, few_at_once
 
@@ -27,12 +29,11 @@ def ranks(workers: int) -> Iterator[Pool | None]:
         from mpi4py import MPI  # noqa: PLC0415  an extra, and it starts MPI
         from mpi4py.futures import MPICommExecutor  # noqa: PLC0415
     except (ImportError, RuntimeError) as error:
-        raise SweepError(f"no MPI: {error}; pip install mpi4py, and install an MPI library") from error
+        what, how = f"--executor mpi ({error})", "pip install mpi4py, and an MPI library beside it"
+        raise SweepError(NOT_INSTALLED.say(what=what, package="mpi4py", how=how)) from error
     size = MPI.COMM_WORLD.size
     if size < 2:
-        raise SweepError(
-            f"MPI has {size} process; start 2 or more: mpiexec -n 3 bftrainer sweep ... --executor mpi"
-        )
+        raise SweepError(FEW_PROCESSES.say(count=size))
     with MPICommExecutor(MPI.COMM_WORLD, root=0) as executor:
         yield None if executor is None else partial(_on_ranks, cast(Executor, executor), size - 1)
 

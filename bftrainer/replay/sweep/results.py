@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bftrainer.messages.files.places import UNWRITABLE
 from bftrainer.model.text import shown
 from bftrainer.replay.sweep.execute import Row
 from bftrainer.replay.sweep.grid import SweepError
@@ -35,7 +36,7 @@ class Results:
             self._db = sqlite3.connect(path, timeout=60)
             self._db.execute("CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, name, error)")
         except (OSError, ValueError, sqlite3.Error) as error:  # ValueError: no name of a folder
-            raise SweepError(f"{folder}: {error}; choose another folder with --out") from error
+            raise SweepError(UNWRITABLE.say(path=folder, why=error)) from error
 
     def close(self) -> None:
         """Close the file."""
@@ -75,10 +76,8 @@ class Results:
         try:
             yield
         except sqlite3.Error as error:
-            raise SweepError(
-                f"{self._folder}: results.sqlite cannot be read or written: {error}; choose another folder "
-                "with --out"
-            ) from error
+            path = self._folder / "results.sqlite"
+            raise SweepError(UNWRITABLE.say(path=path, why=error)) from error
 
 
 def _storable(value: object) -> object:
@@ -102,4 +101,4 @@ def write_csv(rows: Sequence[Row], path: Path) -> None:
             writer.writeheader()
             writer.writerows(rows)
     except OSError as error:
-        raise SweepError(f"{path}: {error.strerror or error}") from error
+        raise SweepError(UNWRITABLE.say(path=path, why=error.strerror or error)) from error

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 from bftrainer.allocate import check_solver
+from bftrainer.messages.files.places import UNWRITABLE
 from bftrainer.replay.record import storage
 from bftrainer.replay.sweep.execute import Row
 from bftrainer.replay.sweep.grid import SweepError, SweepRun
@@ -62,7 +63,7 @@ def sweep(
             try:
                 records.mkdir(exist_ok=True)
             except OSError as error:
-                raise SweepError(f"{records}: {error.strerror}; choose another folder with --out") from error
+                raise SweepError(UNWRITABLE.say(path=records, why=error.strerror)) from error
         todo = [run for run in runs if run.key not in have]
         done, failed = len(runs) - len(todo), 0
         progress(done, failed)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
 from statistics import median
 
+from bftrainer.messages.files.logs import TELLS_NOTHING
 from bftrainer.traces.formats.lines import BrokenLineError, Lines, ReadIntervals, counted
 from bftrainer.traces.intervals import Interval, LogError
 
@@ -81,7 +82,8 @@ def found(taken: Iterable[Sample], command: str) -> ReadIntervals:
         nodes |= named
         times.append(time)
     if not times:
-        raise LogError(f"no whole sample: each is a Unix time, lines of {command} and {END}")
+        why = f"it has no whole sample, which is a Unix time, lines of {command} and {END}"
+        raise LogError(TELLS_NOTHING.say(why=why))
     intervals += [Interval(start, float("inf"), node) for node, start in since.items()]
     return ReadIntervals(intervals, frozenset(nodes), times[0], times[-1], tuple(_notes(times)))
 

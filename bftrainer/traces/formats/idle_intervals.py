@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 
+from bftrainer.messages.files.logs import LACKS_COLUMNS, TELLS_NOTHING
 from bftrainer.traces.formats.lines import BrokenLineError, Lines, ReadIntervals, counted, shown
 from bftrainer.traces.formats.options import LogOptions
 from bftrainer.traces.intervals import COLUMNS, Interval, LogError, united
@@ -29,9 +30,8 @@ def read(lines: Lines, options: LogOptions) -> ReadIntervals:
     try:
         start, end, node = (header.index(column) for column in COLUMNS)
     except ValueError:
-        raise LogError(
-            f":1: columns {header}; an idle-interval log has the columns {', '.join(COLUMNS)}"
-        ) from None
+        said = LACKS_COLUMNS.say(found=header, kind="a list of idle times", needed=", ".join(COLUMNS), how="")
+        raise LogError(f":1: {said}") from None
 
     def parse(line: str) -> Interval:
         row = _cells(line)
@@ -64,7 +64,7 @@ def found(intervals: Iterator[Interval]) -> ReadIntervals:
         overlapping += interval.start < ends.get(interval.node, float("-inf"))
         ends[interval.node] = interval.end
     if not kept:
-        raise LogError("no intervals")
+        raise LogError(TELLS_NOTHING.say(why="it has no intervals"))
     notes: tuple[str, ...] = ()
     if overlapping:  # or out of order
         before, kept = len(kept), united(kept)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from bftrainer.messages.files.logs import TELLS_NOTHING
 from bftrainer.traces.formats.lines import ReadIntervals, counted
 from bftrainer.traces.intervals import Interval, LogError
 
@@ -52,7 +53,7 @@ def span(jobs: Iterable[LoggedJob]) -> tuple[float, float]:
         begin = min(begin, job.start)
         end = max(end, job.start, job.end if job.end < float("inf") else job.start)
     if begin > end:
-        raise LogError("no job in it ever ran: there is nothing to tell idle nodes by")
+        raise LogError(TELLS_NOTHING.say(why="no job in it ever ran"))
     return begin, end
 
 
@@ -72,7 +73,7 @@ def found(rows: Iterable[LoggedJob]) -> ReadIntervals:
             nodes.update(row.nodes)
             jobs.append(row)
     if nameless and not jobs:
-        raise LogError("none of its jobs names its nodes: there is nothing to tell idle nodes by")
+        raise LogError(TELLS_NOTHING.say(why="none of its jobs names its nodes"))
     begin, end = span(jobs)
     jobs = sorted((job for job in jobs if job.end > job.start), key=lambda job: job.start)
     running = sum(job.end == float("inf") for job in jobs)

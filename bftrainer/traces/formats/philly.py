@@ -12,10 +12,19 @@ import csv
 import math
 from collections.abc import Mapping
 
+from bftrainer.messages.files.logs import LACKS_COLUMNS, MACHINE_NODES
 from bftrainer.model.gpus import gpus_of
 from bftrainer.traces.formats.gpu_jobs import GpuRequest, most_at_once, queued
 from bftrainer.traces.formats.jobs import LoggedJob, idle, span
-from bftrainer.traces.formats.lines import BrokenLineError, Lines, ReadIntervals, moment, number, shown
+from bftrainer.traces.formats.lines import (
+    MOST_NODES,
+    BrokenLineError,
+    Lines,
+    ReadIntervals,
+    moment,
+    number,
+    shown,
+)
 from bftrainer.traces.formats.options import FITS, LogOptions
 from bftrainer.traces.intervals import Interval, LogError
 from bftrainer.traces.synthetic.onoff import names
@@ -34,8 +43,11 @@ def read(lines: Lines, options: LogOptions) -> ReadIntervals:
     Raises:
         LogError: no job ever ran.
     """
-    if next(iter(lines), "").split(",") != list(COLUMNS):
-        raise LogError(f":1: a log of Philly has the columns {','.join(COLUMNS)}")
+    if (header := next(iter(lines), "")).split(",") != list(COLUMNS):
+        said = LACKS_COLUMNS.say(
+            found=shown(header), kind="a log of Philly", needed=",".join(COLUMNS), how=""
+        )
+        raise LogError(f":1: {said}")
     clusters: dict[str, list[GpuRequest]] = {}
     for cluster, request in lines.each(_parse):
         clusters.setdefault(cluster, []).append(request)
@@ -59,11 +71,9 @@ def _sizes(clusters: Mapping[str, list[GpuRequest]], options: LogOptions) -> dic
     if machine is None:
         return {name: math.ceil(most_at_once(own) / each) for name, own in clusters.items()}
     least = {name: math.ceil(max(r.size for r in own) / each) for name, own in clusters.items()}
-    if machine < sum(least.values()):
-        raise LogError(
-            f"--machine-nodes {machine}: the largest jobs of the clusters need {sum(least.values())} nodes "
-            f"with {each} GPUs; give more, or more --gpus-per-node"
-        )
+    if machine < (fewest := sum(least.values())):
+        why = f"the largest jobs of the clusters need {fewest} with {each} GPUs (--gpus-per-node)"
+        raise LogError(MACHINE_NODES.say(given=machine, why=why, least=fewest, most=MOST_NODES))
     used = {name: sum((r.end - r.start) * r.size for r in own) for name, own in clusters.items()}
     found = dict(least)
     for _ in range(machine - sum(least.values())):  # one by one, to the cluster with most use for a node

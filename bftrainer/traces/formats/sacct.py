@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 
+from bftrainer.messages.files.logs import LACKS_COLUMNS
 from bftrainer.model.gpus import gpus_of
 from bftrainer.traces.formats.gpu_jobs import NodeUse, on_nodes
 from bftrainer.traces.formats.jobs import NAMELESS, NEVER, LoggedJob, found, idle, span
@@ -21,6 +22,7 @@ TRES = "AllocTRES"
 GPUS = re.compile(r"(?:^|,)gres/gpu(?::[^=,]+)?=(\d+)")
 IDS = ("JobID", "JobIDRaw")
 COLUMNS = ("JobID", "Start", "End", "NodeList")
+COMMAND = "sacct --parsable2 --allocations --allusers --format JobID,Start,End,NodeList,State"
 UNKNOWN = ("", "Unknown", "None", "0")
 NO_NODES = ("", "None assigned", "(null)")
 
@@ -42,10 +44,9 @@ def read(lines: Lines, options: LogOptions) -> ReadIntervals:
         name = next(name for name in IDS if name in header or name == IDS[-1])
         job, start, end, nodes = map(header.index, (name, *COLUMNS[1:]))
     except ValueError:
-        raise LogError(
-            f":1: columns {'|'.join(header)}; needed are {', '.join(COLUMNS)}: run "
-            "sacct --parsable2 --allocations --allusers --format JobID,Start,End,NodeList,State"
-        ) from None
+        named, needed = "|".join(header), ", ".join(COLUMNS)
+        said = LACKS_COLUMNS.say(found=named, kind="a log of sacct", needed=needed, how=f": {COMMAND}")
+        raise LogError(f":1: {said}") from None
 
     def parse(line: str) -> LoggedJob | None:
         cells = line.split("|")

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from bftrainer.messages.files.logs import RECORD_VERSION, TELLS_NOTHING
 from bftrainer.traces.formats.lines import (
     PIECE,
     BrokenLineError,
@@ -69,7 +70,7 @@ class _Series:
             LogError: it is of a version that is not known.
         """
         if found[MARK] != VERSION:
-            raise LogError(f"it is a record of version {found[MARK]!r}, and {VERSION} is read: see `version`")
+            raise LogError(RECORD_VERSION.say(given=found[MARK], known=VERSION))
         poll_s = found.get("poll_s")
         self.poll_s = float(poll_s) if isinstance(poll_s, int | float) and 0 < poll_s < 1e6 else self.poll_s
         self.pool = None  # a file has its own full snapshot
@@ -138,7 +139,7 @@ def read(lines: Lines, options: LogOptions) -> ReadIntervals:
                 lines.refuse(error)
     unfinished += cut_off is not None
     if series.begin is None:
-        raise LogError("no snapshot: the recorder has not come to write one")
+        raise LogError(TELLS_NOTHING.say(why="the recorder has not come to write a snapshot"))
     open_ = [Interval(start, float("inf"), node) for node, start in series.since.items()]
     return ReadIntervals(
         [*series.intervals, *open_],

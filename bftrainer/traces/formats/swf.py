@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from bftrainer.messages.files.logs import CORES_OF_GPUS, MACHINE_NODES, TELLS_NOTHING
 from bftrainer.model.gpus import gpus_of
 from bftrainer.traces.formats import gpu_jobs
 from bftrainer.traces.formats.gpu_jobs import GpuRequest
@@ -105,14 +106,11 @@ def read(lines: Lines, options: LogOptions) -> ReadIntervals:
         LogError: no size of the machine is given, or no job ever ran.
     """
     if options.gpu_jobs and options.cores_per_node != 1:
-        raise LogError(
-            f"cores per node {options.cores_per_node}: with gpu jobs {options.gpu_jobs} the log's processors "
-            "are GPUs; leave --cores-per-node out, and give --gpus-per-node"
-        )
+        raise LogError(CORES_OF_GPUS.say(given=options.cores_per_node, fit=options.gpu_jobs))
     parser = Parser(options.cores_per_node)
     requests = sorted(lines.each(parser), key=lambda request: request.start)
     if not requests and parser.no_run:
-        raise LogError("the log has no run times (field 4 is -1): nobody knows when its jobs ended")
+        raise LogError(TELLS_NOTHING.say(why="it has no run times (field 4 is -1)"))
     nodes = sorted(names(machine(options, parser.header)))
     begin, end = span(LoggedJob(r.start, r.end, ()) for r in requests)
     shortage = JobShortage()
@@ -162,10 +160,8 @@ def machine(options: LogOptions, header: Mapping[str, int]) -> int:
         each = options.gpus_per_node if options.gpu_jobs else options.cores_per_node
         size = math.ceil(processors / each) if processors else header.get("MaxNodes", 0)
     if not 0 < size <= MOST_NODES:
-        raise LogError(
-            f"the header gives the machine {size:,} nodes (MaxProcs, MaxNodes); "
-            f"give --machine-nodes, 1 to {MOST_NODES:,}"
-        )
+        why = "the header should give the size (MaxProcs, MaxNodes)"
+        raise LogError(MACHINE_NODES.say(given=size, why=why, least=1, most=MOST_NODES))
     return size
 
 

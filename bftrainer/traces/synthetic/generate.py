@@ -29,6 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.tables import WRONG_VALUE
 from bftrainer.traces.intervals import Interval
 from bftrainer.traces.synthetic.onoff import names
 from bftrainer.traces.synthetic.placing import placed
@@ -67,7 +68,8 @@ def generate(
     """
     steps = int(hours * HOUR / profile.step_s)
     if steps < 1:
-        raise BftrainerError(f"--hours {hours:g}: shorter than the profile's step of {profile.step_s} s")
+        wanted = f"more: the profile has steps of {profile.step_s} s"
+        raise BftrainerError(WRONG_VALUE.say(name="--hours", given=f"{hours:g}", wanted=wanted))
     rng = np.random.default_rng(seed)
     size = _sizes(profile, nodes, steps * profile.step_s / HOUR, rng)
     length = np.maximum(1, np.rint(_lengths(profile, size, rng) / profile.step_s)).astype(np.int64)

@@ -75,9 +75,12 @@ def test_the_table_compares_with_the_first(log: Path) -> None:
     ("words", "why"),
     [
         (("--iterations", "--nodes", "3"), "--nodes: not with --iterations"),
-        (("--iterations", "--work-hours", "1e4"), "give more or longer jobs"),
-        (("--iterations", "--devices", "8"), "there are 8 devices: give more"),
-        (("--iterations", "--device-memory", "1"), "a device has 1: give more memory"),
+        (("--iterations", "--work-hours", "1e4"), "Give more or longer jobs"),
+        (("--iterations", "--devices", "8"), "for 8 devices, so the replay would not end. Give more devices"),
+        (
+            ("--iterations", "--device-memory", "1"),
+            "of a device with 1, so the replay would not end",
+        ),
         (("--policy", "jigsaw"), "--policy: only with --iterations"),
     ],
 )
@@ -92,8 +95,8 @@ def test_what_cannot_be_replayed_says_why(log: Path, words: tuple[str, ...], why
     [
         ("a,b\n1,2\n", "no column duration, num_gpus"),
         ("duration,num_gpus\n60,1\n", "no job with 2 GPUs"),
-        ("duration,num_gpus\nx,1\n", ":2: duration and num_gpus must be numbers"),
-        ("duration,num_gpus\nnan,1\n", ":2: duration nan; give 0 to 1e9 seconds"),
+        ("duration,num_gpus\nx,1\n", ":2: duration, num_gpus x, 1 cannot be used. Give numbers"),
+        ("duration,num_gpus\nnan,1\n", ":2: duration nan cannot be used. Give 0 to 1e9 seconds"),
     ],
 )
 def test_a_log_that_is_none_is_refused(tmp_path: Path, text: str, why: str) -> None:

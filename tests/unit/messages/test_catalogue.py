@@ -59,7 +59,8 @@ def used() -> tuple[dict[str, set[str]], list[str]]:
             of = call.func.value
             if call.func.attr in ("say", "parts") and isinstance(of, ast.Name) and of.id in known:
                 message = known[of.id]
-                if {keyword.arg for keyword in call.keywords} != places(message):
+                given = {keyword.arg for keyword in call.keywords}
+                if None not in given and given != places(message):  # None: of a mapping, as it is at the time
                     wrong.append(f"{where}:{call.lineno} {message.id}")
     return packages, wrong
 

@@ -20,13 +20,19 @@ PLACES = (
     "daemon/answers",
     "daemon/lanes.py",
     "daemon/studies",
+    "replay",
+    "traces",
 )
 PARTS_OF_MESSAGES = {
     "AssertionError",
+    "BrokenLineError",  # of a log: TOO_BROKEN follows its words
+    "OSError",
+    "PermissionError",
     "RuntimeError",
     "TypeError",
     "ValueError",
     "_BusyError",  # of the client: TAKES_NONE has its words
+    "_NoJsonError",  # a broken line, too
 }
 """Errors whose words reach a user within a message, or that no user can cause."""
 

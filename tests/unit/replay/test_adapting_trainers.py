@@ -116,7 +116,7 @@ def test_jobs_end_sooner_by_goodput_than_by_throughput(jobs: Path) -> None:
 
 
 def test_what_does_not_go_together_is_refused(jobs: Path) -> None:
-    with pytest.raises(WorkloadError, match="whole nodes; leave share out"):
+    with pytest.raises(WorkloadError, match="share: gpu: not with trainers that have whole nodes"):
         played(jobs, share="gpu")
-    with pytest.raises(ProfileError, match=r"nothing was measured about workers placed \(9,\)"):
+    with pytest.raises(ProfileError, match=r"nothing was measured of workers placed \(9,\)"):
         played(jobs, gpus_per_node=9)

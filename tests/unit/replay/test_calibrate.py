@@ -376,7 +376,7 @@ def test_records_are_told_from_other_logs(journal: Journal, tmp_path: Path) -> N
 def test_what_cannot_be_replayed_is_refused_with_its_name(journal: Journal, tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match=r"bftrainer\.db: no run of a daemon with trainers"):
         history.load(journal.folder)
-    with pytest.raises(HistoryError, match=r"none: no such file; give a daemon's --state-dir"):
+    with pytest.raises(HistoryError, match=r"none: there is no such file. Give a daemon's --state-dir"):
         history.load(tmp_path / "none")
     (tmp_path / "text").write_text("idle_start,idle_end,node\n")
     with pytest.raises(StoreError, match="text"):

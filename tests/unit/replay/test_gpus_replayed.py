@@ -91,9 +91,9 @@ def test_nodes_are_chosen_with_all_their_gpus() -> None:
 
 
 def test_impossible_words_are_refused() -> None:
-    with pytest.raises(scenario.ScenarioError, match="share: 'gpus': give one of node, gpu"):
+    with pytest.raises(scenario.ScenarioError, match=r"share: 'gpus' cannot be used\. Give one of node, gpu"):
         scenario.of({"log": "l", "workload": "w", "share": "gpus"})
     with pytest.raises(
-        scenario.ScenarioError, match="gpu_jobs: 'worst-fit': give one of first-fit, best-fit"
+        scenario.ScenarioError, match=r"gpu_jobs: 'worst-fit' cannot be used. Give one of first-fit, best-fit"
     ):
         scenario.of({"log": "l", "workload": "w", "gpu_jobs": "worst-fit"})

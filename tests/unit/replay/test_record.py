@@ -232,6 +232,6 @@ def test_what_is_no_record_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_a_record_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     _, kept = play(GROWS, job())
     (tmp_path / "file").write_text("")
-    with pytest.raises(ReportDataError, match="choose another file"):
+    with pytest.raises(ReportDataError, match="Name another place"):
         storage.write(kept, tmp_path / "file" / "x.json.gz")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -236,12 +236,12 @@ def test_reports_of_files_folders_and_sweeps(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_reported_on_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ReportError, match=r"no records in it; keep them with bftrainer sweep --record"):
+    with pytest.raises(ReportError, match=r"no records in it. Add some with bftrainer sweep --record"):
         report.read([tmp_path])
     storage.write(recorded(), tmp_path / "a.json.gz")
     storage.write(recorded(), tmp_path / "b.json.gz")
     monkeypatch.setattr(drawing, "MOST", 1)
-    with pytest.raises(ReportError, match="2 runs: at most 1 can be told apart"):
+    with pytest.raises(ReportError, match=r"2 runs, .* and at most 1 are taken"):
         report.read([tmp_path])
     (tmp_path / "file").write_text("")
     with pytest.raises(ReportError, match="file"):

@@ -43,7 +43,7 @@ def test_figures_are_over_steps_samples_or_the_time(over: str, label: str, at: l
 
 
 def test_a_picture_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BftrainerError, match="write to another place"):
+    with pytest.raises(BftrainerError, match="another place to write to"):
         picture.draw(POINTS, tmp_path / "none" / "a.png", "t")
 
 

@@ -97,7 +97,7 @@ def test_a_log_of_philly_gives_idle_gpus_and_idle_nodes(tmp_path: Path) -> None:
 def test_a_machine_of_philly_is_shared_out_to_its_clusters(tmp_path: Path) -> None:
     log = read(tmp_path, PHILLY, gpus_per_node=2, machine_nodes=5)
     assert sorted(log.nodes) == ["aa-n01", "aa-n02", "aa-n03", "bb-n01", "bb-n02"]
-    with pytest.raises(LogError, match="the largest jobs of the clusters need 3 nodes with 2 GPUs"):
+    with pytest.raises(LogError, match="the largest jobs of the clusters need 3 with 2 GPUs"):
         read(tmp_path, PHILLY, gpus_per_node=2, machine_nodes=2)
     with pytest.raises(LogError, match="0 GPUs; a job has 1 or more"):
         read(tmp_path, PHILLY.replace(",3,", ",0,"), max_broken=0.0)
@@ -116,7 +116,7 @@ def test_processors_of_an_swf_log_are_gpus_if_they_are_said_to_be(tmp_path: Path
     assert {i.node for i in log.intervals if i.start == 0} == {"n01:2", "n01:3"}
     whole = read(tmp_path, SWF, gpus_per_node=4, gpu_jobs="first-fit")
     assert whole.intervals == [Interval(50, float("inf"), "n02")], "n01 is used to the end"
-    with pytest.raises(LogError, match="the log's processors are GPUs; leave --cores-per-node out"):
+    with pytest.raises(LogError, match=r"the log's processors are GPUs\. Leave --cores-per-node out"):
         read(tmp_path, SWF, cores_per_node=4, gpu_jobs="first-fit")
 
 

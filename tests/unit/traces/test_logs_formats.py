@@ -166,7 +166,7 @@ def test_swf_says_what_it_leaves_out(tmp_path: Path) -> None:
         "1 job never ran; left out",
         "1 job without a wait time (field 3 is -1): taken to start when submitted",
     )
-    with pytest.raises(LogError, match="give --machine-nodes"):
+    with pytest.raises(LogError, match="Give --machine-nodes"):
         read(tmp_path, swf_job(1, 0, 0, 10, 2))
     with pytest.raises(LogError, match="no job in it ever ran"):
         read(tmp_path, swf_job(2, 0, -1, 0, 2), machine_nodes=2)
@@ -314,7 +314,7 @@ def test_what_slurm_printed() -> None:
 
 @needs_traces
 def test_a_list_of_jobs_without_their_nodes_is_refused() -> None:
-    with pytest.raises(LogError, match=r"needed are JobID, Start, End, NodeList: run\s+sacct --parsable2"):
+    with pytest.raises(LogError, match=r"has JobID, Start, End, NodeList.* sacct --parsable2"):
         load(WHISK / "17_03_slurm-jobs.txt.xz")
 
 

@@ -45,7 +45,10 @@ def test_columns_are_found_by_name(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("", ": the file is empty"),
-        ("start,end,node\n1,2,a\n", ":1: columns ['start', 'end', 'node']; an idle-interval log has"),
+        (
+            "start,end,node\n1,2,a\n",
+            ":1: its columns are ['start', 'end', 'node'], and",
+        ),
         (
             "idle_start,idle_end,node\n1,2,a\n1,x,a\n",
             ":3: '1,x,a' is no interval; expected start and end in Unix",
@@ -98,7 +101,7 @@ def test_short_gaps_are_dropped(tmp_path: Path) -> None:
 
 def test_the_machine_is_not_smaller_than_the_log(tmp_path: Path) -> None:
     assert read(tmp_path / "log", LOG, LogOptions(machine_nodes=7)).machine_nodes == 7
-    with pytest.raises(LogError, match="--machine-nodes 1: the log names 2 nodes"):
+    with pytest.raises(LogError, match="a machine of 1 nodes cannot be: the log names 2"):
         load(tmp_path / "log", LogOptions(machine_nodes=1))
 
 
@@ -133,7 +136,7 @@ def test_damaged_gzip_is_refused(tmp_path: Path) -> None:
 def test_a_missing_log_and_an_unknown_format_are_refused(tmp_path: Path) -> None:
     with pytest.raises(LogError, match=r"none\.csv"):
         load(tmp_path / "none.csv")
-    with pytest.raises(LogError, match="of no known format; if it is one of intervals, swf, sacct"):
+    with pytest.raises(LogError, match=r"of no known format\. If it is one of intervals, swf, sacct"):
         read(tmp_path / "log", "what is this?\n")
 
 
@@ -161,7 +164,7 @@ def test_writing_leaves_nothing_half_done(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         intervals.write(tmp_path / "log", [Interval(0.0, 1.0, "a")], 1.0, broken)
     assert [p.read_text() for p in tmp_path.iterdir()] == ["before"]
-    with pytest.raises(LogError, match="write to another place"):
+    with pytest.raises(LogError, match="Name another place to write to"):
         intervals.write(tmp_path / "no" / "log", [], 1.0)
 
 

@@ -154,10 +154,10 @@ def test_the_emptiest_node_comes_first() -> None:
         (("a", -1, "p", 1, 64), "time -1"),
         (("a", 10**12, "p", 1, 64), "time"),
         (("a", 0, "p", 0, 64), "num_replicas 0"),
-        (("a", 0, "p", 17, 64), "num_replicas 17; give 1 to 16"),
+        (("a", 0, "p", 17, 64), "num_replicas 17 cannot be used. Give 1 to 16"),
         (("a", 0, "p", 10**9, 64), "num_replicas"),
         (("a", 0, "p", 1, 8), "batch_size 8"),
-        (("a", 0, "p", 1, "x"), "must be numbers"),
+        (("a", 0, "p", 1, "x"), "Give numbers"),
         (("first", 0, "p", 1, 64), "a second job 'first'"),
     ],
 )
@@ -176,7 +176,7 @@ def test_too_many_jobs_are_counted_before_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bftrainer.replay.dedicated.workload.MOST_JOBS", 1)
-    with pytest.raises(BftrainerError, match="2 jobs; at most 1"):
+    with pytest.raises(BftrainerError, match="2 jobs, and at most 1"):
         replayed(tmp_path, [("a", 0, "nonsense", 1, 64)] * 2, Tiresias())
 
 

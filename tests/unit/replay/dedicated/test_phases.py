@@ -26,7 +26,7 @@ def test_an_epoch_has_the_batch_of_highest_goodput(tmp_path: Path) -> None:
 
 def test_more_nodes_than_were_measured_or_can_be_used_are_refused(tmp_path: Path) -> None:
     program = read_program(write_program(tmp_path / "p", batches=(16, 64)))
-    with pytest.raises(ProfileError, match=r"17 nodes of 1 GPUs; at most 16 nodes.*--max-nodes"):
+    with pytest.raises(ProfileError, match=r"17 nodes of 1 GPUs: at most 16 nodes.*--max-nodes"):
         phases_of(program, 1, 17)
     with pytest.raises(ProfileError, match="16 workers can share its largest batch"):
         phases_of(program, 4, 5)
@@ -36,5 +36,5 @@ def test_a_hole_in_the_measurements_is_named(tmp_path: Path) -> None:
     folder = write_program(tmp_path / "p")
     columns = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
     write_csv(folder / "scalability.csv", columns, [(3, 12, 4, 1.0, 0.5), (3, 12, 64, 1.0, 0.5)])
-    with pytest.raises(ProfileError, match=r"nothing was measured about workers placed \(4, 4, 4, 4\)"):
+    with pytest.raises(ProfileError, match=r"nothing was measured of workers placed \(4, 4, 4, 4\)"):
         phases_of(read_program(folder), 4, 4)

@@ -64,9 +64,17 @@ def test_nothing_is_made_up_beyond_the_measurements(
     [
         ("placements.csv", "placement,local_bsz,step_time\n1,4,0.1\n", "no column sync_time"),
         ("placements.csv", "placement,local_bsz,step_time,sync_time\n", "no measurement"),
-        ("placements.csv", "placement,local_bsz,step_time,sync_time\n1,4,x,0\n", ":2: .* must be numbers"),
-        ("placements.csv", "placement,local_bsz,step_time,sync_time\n1,4,nan,0\n", ":2: .* must be finite"),
-        ("placements.csv", "placement,local_bsz,step_time,sync_time\n1,4,-1,0\n", ":2: .* must be finite"),
+        ("placements.csv", "placement,local_bsz,step_time,sync_time\n1,4,x,0\n", ":2: .* Give numbers"),
+        (
+            "placements.csv",
+            "placement,local_bsz,step_time,sync_time\n1,4,nan,0\n",
+            ":2: .* from 0",
+        ),
+        (
+            "placements.csv",
+            "placement,local_bsz,step_time,sync_time\n1,4,-1,0\n",
+            ":2: .* from 0",
+        ),
         ("placements.csv", "placement,local_bsz,step_time,sync_time\n104,4,1,0\n", "placement 104"),
         ("placements.csv", f"placement,local_bsz,step_time,sync_time\n{'1' * 300},4,1,0\n", "placement"),
         ("placements.csv", "placement,local_bsz,step_time,sync_time\n1,1e9,1,0\n", "lower the one"),
