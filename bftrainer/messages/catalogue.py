@@ -20,7 +20,7 @@ from bftrainer.messages import (
 )
 from bftrainer.messages.commands import daemon, lines, reaching
 from bftrainer.messages.diagnostic import Diagnostic
-from bftrainer.messages.files import logs, places, replays, settings, studies, tables
+from bftrainer.messages.files import logs, places, plans, replays, settings, studies, tables
 
 SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
     {
@@ -44,6 +44,7 @@ SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
         "Logs that are refused": logs,
         "Tables and values that are refused": tables,
         "Workloads and records that are refused": replays,
+        "Plans that are refused": plans,
     }
 )
 """Title of a section of the page -> the module with its messages, in the order of their numbers."""

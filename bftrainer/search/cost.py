@@ -11,6 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.studies import (
+    GRID_HAS_POINTS,
+    GRID_TOO_LARGE,
+    NO_GRID,
+    POINTS_ABOVE,
+    POINTS_FORM,
+    STUDY_TOO_LARGE,
+    TRIALS_ABOVE,
+)
 from bftrainer.search.decide import check_room
 from bftrainer.search.events import Add
 from bftrainer.search.files.space import Kind, Parameter, PointReader
@@ -24,6 +33,7 @@ MOST_TRIALS = 100_000
 """Trials of a study, and so values of a parameter on a grid, wherever it is read."""
 MOST_POINTS = 1_000
 """Known points that are added at once."""
+ALLOWED = "the most here (max_trials)"
 NUMBER = 25
 """Bytes of a number, as text, at most: a floating-point number has up to 24."""
 KB = 1000
@@ -55,24 +65,17 @@ def counted(document: Document, spec: StudySpec, most: StudyBounds) -> StudySpec
         spec = replace(spec, trials=_points(document, spec, most.trials))
     if spec.trials > most.trials:
         said = f"{spec.trials:,} is" if spec.sampler is not Sampler.GRID else "the points of the grid are"
-        raise document.error(
-            ("trials",), f"{said} above {most.trials:,}, the most here (max_trials); give fewer"
-        )
+        raise document.error(("trials",), TRIALS_ABOVE.say(said=said, most=most.trials, which=ALLOWED))
     filled, params = bytes_of_trial(spec)
     if filled > most.trial_kb * KB:
-        raise document.error(
-            ("trainer", "command"),
-            f"with a trial's values, command and env have up to {filled:,} bytes; at most "
-            f"{most.trial_kb} kB (max_spec_kb): name fewer parameters, or shorten their choices",
-        )
+        what, bound = "with a trial's values, command and env have", f"{most.trial_kb} kB (max_spec_kb)"
+        said = STUDY_TOO_LARGE.say(what=what, size=f"{filled:,} bytes", most=bound)
+        raise document.error(("trainer", "command"), said)
     whole = spec.trials * (filled + params)
     if whole > most.study_mb * KB * KB:
-        raise document.error(
-            ("trials",),
-            f"{spec.trials:,} trials of up to {filled + params:,} bytes of command, env and parameters have "
-            f"{whole / KB / KB:,.0f} MB; at most {most.study_mb} MB: give fewer trials, or "
-            "shorten the choices",
-        )
+        what = f"command, env and parameters of {spec.trials:,} trials have"
+        size, bound = f"{whole / KB / KB:,.0f} MB", f"{most.study_mb} MB"
+        raise document.error(("trials",), STUDY_TOO_LARGE.say(what=what, size=size, most=bound))
     return spec
 
 
@@ -85,31 +88,32 @@ def addition(study: Study, trials: int, points: Sequence[object], most: StudyBou
     """
     spec, total = study.spec, study.spec.trials + trials
     if total > most.trials:
-        raise BftrainerError(f"{total:,} trials in all: so many is the most here (max_trials); add fewer")
+        raise BftrainerError(_in_all(total, most.trials, ALLOWED))
     grid = Grid(spec.space, most.trials).size if spec.sampler is Sampler.GRID else most.trials
     if total > grid:
-        raise BftrainerError(f"{total:,} trials in all: so many points are on the grid; add fewer")
+        raise BftrainerError(_in_all(total, grid, "the points of the grid"))
     fit = most.study_mb * KB * KB // sum(bytes_of_trial(spec))
     if total > fit:
-        mb = f"{most.study_mb} MB"
-        raise BftrainerError(f"{total:,} trials in all need more than {mb}; add fewer")
+        raise BftrainerError(_in_all(total, fit, f"what {most.study_mb} MB hold"))
     if points and spec.sampler is Sampler.GRID:
-        raise BftrainerError("a grid has its own points; give fewer points")
+        raise BftrainerError(GRID_HAS_POINTS.say())
     if len(points) > MOST_POINTS:
-        raise BftrainerError(
-            f"{len(points):,} points; give at most {MOST_POINTS:,} at once, and the others after that"
-        )
+        raise BftrainerError(POINTS_ABOVE.say(points=len(points), room=MOST_POINTS))
     check_room(study, trials, len(points))
     reader = PointReader(spec.space)
     read = []
     for point in points:
         if not isinstance(point, dict) or not point:
-            raise BftrainerError("'points' must be a list of objects, such as {\"lr\": 0.1}")
+            raise BftrainerError(POINTS_FORM.say())
         try:
             read.append(reader.read(point))
         except ValueError as error:
             raise BftrainerError(str(error)) from error
     return Add(trials=trials, points=tuple(read), most=min(grid, fit))
+
+
+def _in_all(total: int, most: int, which: str) -> str:
+    return TRIALS_ABOVE.say(said=f"{total:,} trials in all are", most=most, which=which)
 
 
 def bytes_of_trial(spec: StudySpec) -> tuple[int, int]:
@@ -140,14 +144,11 @@ def _points(document: Document, spec: StudySpec, most: int) -> int:
     """How many trials a study on a grid has: one more than the most stands for any that are too many."""
     for own in spec.space:
         if not own.count():
-            remedy = "add points: N, or step: N"
-            raise document.error(("space", own.name), f"not a grid; {'add points: N' if own.log else remedy}")
+            said = NO_GRID.say(otherwise="" if own.log else ", or step: N")
+            raise document.error(("space", own.name), said)
         if own.count() > MOST_TRIALS:
-            remedy = "give a larger step" if own.step else "add points: N"
-            raise document.error(
-                ("space", own.name),
-                f"{own.count():,} values are on the grid, at most {MOST_TRIALS:,}: {remedy}",
-            )
+            said = GRID_TOO_LARGE.say(count=own.count(), most=MOST_TRIALS)
+            raise document.error(("space", own.name), said)
     try:
         return Grid(spec.space, min(spec.trials, most + 1)).size
     except TangledError as error:

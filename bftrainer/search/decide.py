@@ -11,6 +11,7 @@ from functools import singledispatch
 from math import isfinite
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.studies import POINTS_ABOVE, TRIALS_ABOVE
 from bftrainer.model.trainer import TrainerStatus
 from bftrainer.search.brackets import brackets
 from bftrainer.search.events import (
@@ -59,10 +60,7 @@ def check_room(study: Study, trials: int, points: int) -> None:
     """Raise `OrderRefusedError` if a study with so many trials more has no room for so many points more."""
     room = study.spec.trials + trials - len(study.trials) - study.asked - study.untried
     if points > room:
-        raise OrderRefusedError(
-            f"{points:,} points, {max(0, room):,} trials to begin; give fewer points, or add trials: "
-            "--trials N"
-        )
+        raise OrderRefusedError(POINTS_ABOVE.say(points=points, room=max(0, room)))
 
 
 def step(study: Study, event: Event, now: float) -> Step:
@@ -142,10 +140,9 @@ def _(event: Add, study: Study) -> Step:
         return study, ()
     spec = study.spec
     if event.most is not None and event.trials and spec.trials + event.trials > event.most:
-        raise OrderRefusedError(
-            f"{spec.trials + event.trials:,} trials in all: {event.most:,} are the most, and some were added "
-            "just before; add fewer"
-        )
+        said = f"{spec.trials + event.trials:,} trials in all are"
+        which = "the most here, as some were added just before"
+        raise OrderRefusedError(TRIALS_ABOVE.say(said=said, most=event.most, which=which))
     check_room(study, event.trials, len(event.points))
     if event.trials:
         spec = replace(spec, trials=spec.trials + event.trials, added=(*spec.added, event.trials))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from bftrainer.messages.files.studies import TANGLED
 from bftrainer.search.files.space import Parameter, Params, Value
 
 MOST_STATES = 5_000
@@ -85,10 +86,7 @@ class Grid:
         if known is not None:
             return known
         if len(self._sizes) >= MOST_STATES:
-            raise TangledError(
-                "the conditions (when) of its parameters combine in more than "
-                f"{MOST_STATES:,} ways; let fewer parameters depend on each other, or give sampler: random"
-            )
+            raise TangledError(TANGLED.say(most=MOST_STATES))
         if self._applies(k, state):
             found = 0
             for _, length, seen in self._runs[k]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.studies import NO_STUDY
 from bftrainer.remote import connect
 from bftrainer.search.files.parse import parse
 from bftrainer.search.study import StudySpec
@@ -57,7 +58,7 @@ class Study:
         place = Path(path)
         keys = yaml.safe_load(place.read_text("utf-8"))
         if not isinstance(keys, dict) or not isinstance(keys.get("name"), str):
-            raise BftrainerError(f"{place}: no study; expected 'name: ...', 'trainer: ...', 'space: ...'")
+            raise BftrainerError(f"{place}: {NO_STUDY.say()}")
         return cls(keys.pop("name"), base=place.parent, state_dir=state_dir, config=config, **keys)
 
     def submit(self) -> Study:

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.studies import DAMAGED_STUDY
 from bftrainer.model.studies import StoredStudy, StoredTrial
 from bftrainer.search.files.parse import parse
 from bftrainer.search.optuna.storage import shown
@@ -97,7 +98,7 @@ def loaded(kept: StoredStudy, trials: Sequence[StoredTrial]) -> Study:
     try:
         return _loaded(kept, trials)
     except (BftrainerError, ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
-        raise DamagedStudyError(f"the study {kept.id} ({kept.name}) cannot be read: {error}") from error
+        raise DamagedStudyError(DAMAGED_STUDY.say(id=kept.id, name=kept.name, why=error)) from error
 
 
 def _loaded(kept: StoredStudy, trials: Sequence[StoredTrial]) -> Study:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from bftrainer.messages.files.studies import NO_WARM_START_FROM
 from bftrainer.search.brackets import Bracket, bracket_of, brackets
 from bftrainer.search.files.space import Params, PointReader
 from bftrainer.search.study import StudySpec
@@ -223,7 +224,7 @@ class Study:
             ("direction", self.spec.maximize, spec.maximize),
         ):
             if here != there:
-                raise ValueError(f"warm_start: {self.spec.name!r} has another {what}; leave it out")
+                raise ValueError(NO_WARM_START_FROM.say(name=self.spec.name, why=f"has another {what}"))
         found, reader = [], PointReader(spec.space)
         for trial in self.trials.values():
             values = dict(trial.params)
@@ -235,10 +236,8 @@ class Study:
             if trial.results:
                 found.append(replace(trial, number=-1 - trial.number, params=params))
         if not found:
-            raise ValueError(
-                f"warm_start: no result of {self.spec.name!r} has all parameters of this space within their "
-                "bounds; leave it out, or widen the space"
-            )
+            why = "has no result with all parameters of this space within their bounds"
+            raise ValueError(NO_WARM_START_FROM.say(name=self.spec.name, why=why))
         return tuple(found)
 
     def best(self) -> Best | None:

@@ -137,3 +137,83 @@ STORAGE_URL = Diagnostic(
     "Give sqlite:////FOLDER/FILE.db, or postgresql://... or mysql://... of a server",
     "Optuna keeps studies in databases, and a URL names one: see [Studies](studies.md).",
 )
+TRIALS_ABOVE = Diagnostic(
+    923,
+    "{said} above {most:,}, {which}",
+    "Give fewer",
+    "The daemon keeps each trial in memory and in its database. An admin can raise max_trials.",
+)
+STUDY_TOO_LARGE = Diagnostic(
+    924,
+    "{what} up to {size}, and at most {most} may be",
+    "Give fewer trials, name fewer parameters, or shorten their choices",
+    "Each trial has a command, an environment and parameters of its own, and the daemon keeps them all.",
+)
+POINTS_ABOVE = Diagnostic(
+    925,
+    "{points:,} points, and there is room for {room:,}",
+    "Give fewer points at once, or add trials: --trials N",
+    "Each point is tried in a trial that has not begun.",
+)
+GRID_HAS_POINTS = Diagnostic(
+    926,
+    "a grid has its own points",
+    "Leave points out",
+    "A grid tries every combination of its values once.",
+)
+POINTS_FORM = Diagnostic(
+    927,
+    "'points' is no list of objects",
+    'Write each point such as {{"lr": 0.1}}',
+    "A point names parameters of the space, with a value for each.",
+)
+NO_GRID = Diagnostic(
+    928,
+    "not a grid, as nothing says which values are tried",
+    "Add points: N{otherwise}",
+    "A range has endless values, and a grid tries each of a few.",
+)
+GRID_TOO_LARGE = Diagnostic(
+    929,
+    "{count:,} values are on the grid, and at most {most:,} may be",
+    "Give a larger step, or points: N",
+    "Each value of the grid is tried with each value of the other parameters.",
+)
+TANGLED = Diagnostic(
+    930,
+    "the conditions (when) of its parameters combine in more than {most:,} ways",
+    "Let fewer parameters depend on each other, or give sampler: random",
+    "To count the points of a grid, the ways in which parameters are left out are counted.",
+)
+RESERVED_NAME = Diagnostic(
+    931,
+    "{name!r} is reserved, as {{{name}}} in a command stands for {what}",
+    "Choose another name",
+    "Names in braces are filled in for each trial: parameters, and a few words besides.",
+)
+NO_WARM_START_FROM = Diagnostic(
+    932,
+    "warm_start: {name!r} {why}",
+    "Leave warm_start out, name another study, or widen the space",
+    "A sampler can learn from results of the same metric and direction, with values within the bounds of the "
+    "new space.",
+)
+STORAGE_FAILS = Diagnostic(
+    933,
+    "{url}: {why}",
+    "Check that it is a storage of Optuna, and that you may write to it",
+    "Optuna could not write the study into this database. The words after the URL are Optuna's, or the "
+    "database's.",
+)
+NO_STORAGE_FOLDER = Diagnostic(
+    934,
+    "there is no folder {folder}",
+    "Make it",
+    "Optuna makes the file of a storage, and not the folder with it.",
+)
+DAMAGED_STUDY = Diagnostic(
+    935,
+    "the study {id} ({name}) cannot be read: {why}",
+    "Submit it anew, or restore the daemon's database from a backup",
+    "What the daemon has stored of it is damaged. Other studies go on.",
+)

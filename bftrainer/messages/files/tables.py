@@ -51,5 +51,6 @@ NOT_IN_FORM = Diagnostic(
     547,
     "{part}: this is no {form}",
     "Write it in this form",
-    "The parts of a sweep's file are `base`, `grid` and `runs`: see [Replays](replay.md).",
+    "A sweep's file has the parts `base`, `grid` and `runs`: see [Replays](replay.md). The files of a plan "
+    "are in [Planning](planning.md).",
 )

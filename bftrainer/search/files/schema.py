@@ -25,9 +25,11 @@ from bftrainer.messages.files.studies import (
     NOT_OF_CHOICE,
     NOT_WHOLE,
     ONE_RANGE,
+    RESERVED_NAME,
     SWAPPED,
     TWICE,
 )
+from bftrainer.messages.files.tables import WRONG_VALUE
 from bftrainer.model.text import plain, span_s
 from bftrainer.search.cost import MOST_TRIALS
 from bftrainer.search.files.space import MOST_APART, Kind
@@ -50,10 +52,15 @@ _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 Bound = Annotated[float, Field(allow_inf_nan=False, ge=-1e300, le=1e300)]
 
 
+def _wrong(name: str, given: object, wanted: str) -> str:
+    return WRONG_VALUE.say(name=name, given=given, wanted=wanted)
+
+
 def _finite(value: Any) -> Any:
     """Refuse what JSON has no number for."""
     if isinstance(value, float) and not isfinite(value):
-        raise ValueError(f"{value} is no finite number; leave it out, or quote it if it is meant as text")
+        wanted = "a finite number, or quote it if it is meant as text"
+        raise ValueError(_wrong("the value", value, wanted))
     return value
 
 
@@ -72,7 +79,7 @@ def _span(value: Any) -> Any:
         return value
     seconds = span_s(value)
     if seconds is None:
-        raise ValueError(f"{value[:40]!r}: give a time span such as 90s, 30m, 2h or 1d")
+        raise ValueError(_wrong("the value", repr(value[:40]), "a time span such as 90s, 30m, 2h or 1d"))
     return seconds
 
 
@@ -87,7 +94,7 @@ def _never(value: Any) -> Any:
 def _count_or(word: str, value: Any) -> Any:
     """None for the word; other texts are refused."""
     if isinstance(value, str) and value != word:
-        raise ValueError(f"{value[:40]!r}: give a number of trials, or {word}")
+        raise ValueError(_wrong("the value", repr(value[:40]), f"a number of trials, or {word}"))
     return None if value == word else value
 
 
@@ -140,14 +147,12 @@ class Range(_Strict):
         if self.kind is Kind.INT and any(n != round(n) for n in (low, high, self.step or 1)):
             raise ValueError(NOT_WHOLE.say())
         if self.kind is Kind.INT and max(-low, high) > MOST_APART:
-            raise ValueError(
-                f"[{low:g}, {high:g}]: whole numbers are from {-MOST_APART} to {MOST_APART}; use float"
-            )
+            wanted = f"whole numbers from {-MOST_APART} to {MOST_APART}, or use float"
+            raise ValueError(_wrong("the range", f"[{low:g}, {high:g}]", wanted))
         if self.step is not None and (high - low) / self.step > MOST_APART:
-            raise ValueError(
-                f"step: {self.step:g} makes more values from {low:g} to {high:g} than can be told apart; "
-                f"give at least {(high - low) / MOST_APART:.2g}, or leave step out"
-            )
+            least = f"at least {(high - low) / MOST_APART:.2g}"
+            wanted = f"{least}, as values from {low:g} to {high:g} must be told apart, or leave step out"
+            raise ValueError(_wrong("step:", f"{self.step:g}", wanted))
         if self.log and low <= 0:
             raise ValueError(LOG_FROM_ABOVE_0.say(low=low))
         if self.log and self.step is not None:
@@ -191,7 +196,7 @@ class StoppingForm(_Strict):
     @model_validator(mode="after")
     def _one(self) -> StoppingForm:
         if len(self.model_fields_set) > 1:
-            raise ValueError(f"{' and '.join(sorted(self.model_fields_set))}: give one of them")
+            raise ValueError(_wrong("stopping:", " and ".join(sorted(self.model_fields_set)), "one of them"))
         return self
 
 
@@ -228,10 +233,11 @@ class StudyForm(_Strict):
     @classmethod
     def _usable_in_paths(cls, name: str) -> str:
         if not _NAME.fullmatch(name) or name.isdecimal():
-            raise ValueError(
-                f"{name[:60]!r}: use lower-case letters, digits, '.', '_' and '-', at most 40, starting with "
-                "a letter or digit, and not digits alone"
+            wanted = (
+                "lower-case letters, digits, '.', '_' and '-', at most 40, starting with a letter or digit, "
+                "and not digits alone"
             )
+            raise ValueError(_wrong("the name", repr(name[:60]), wanted))
         return name
 
     @field_validator("storage")
@@ -252,12 +258,9 @@ class StudyForm(_Strict):
         before: set[str] = set()
         for name, own in space.items():
             if name in RESERVED:
-                raise ValueError(
-                    f"{name!r}: reserved, as {{{name}}} in a command stands for {RESERVED[name]}; choose "
-                    "another name"
-                )
+                raise ValueError(RESERVED_NAME.say(name=name, what=RESERVED[name]))
             if not _PARAMETER.fullmatch(name):
-                raise ValueError(f"{name[:70]!r}: no name for a parameter; use letters, digits and '_'")
+                raise ValueError(_wrong("the parameter's name", repr(name[:70]), "letters, digits and '_'"))
             for other in own.when:
                 if other not in before:
                     raise ValueError(NO_PARAMETER_ABOVE.say(name=name, other=other[:70]))

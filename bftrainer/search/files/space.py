@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bftrainer.messages.files.tables import UNKNOWN_NAME, WRONG_VALUE
 from bftrainer.threads import check
 
 Value = float | int | str | bool
@@ -56,9 +57,8 @@ class Parameter:
         """
         whole = "" if self.kind is Kind.FLOAT else "whole "
         if isinstance(given, bool | str) or not self.low <= given <= self.high or (whole and given % 1):
-            raise ValueError(
-                f"{self.name}: {shown(given)}; give a {whole}number from {self.low:g} to {self.high:g}"
-            )
+            wanted = f"a {whole}number from {self.low:g} to {self.high:g}"
+            raise ValueError(WRONG_VALUE.say(name=f"{self.name}:", given=shown(given), wanted=wanted))
         return round(given) if whole else float(given)
 
     def applies(self, values: Mapping[str, Value]) -> bool:
@@ -157,20 +157,25 @@ class PointReader:
         for name in given:
             if name not in self._space:
                 some = ", ".join([*self._space][:NAMED])
-                raise ValueError(f"{name[:70]!r} is no parameter; the space has {some}")
+                raise ValueError(
+                    UNKNOWN_NAME.say(kind="parameter", name=repr(name[:70]), known=f"one of {some}")
+                )
         return tuple(
             (name, self._taken(own, given[name])) for name, own in self._space.items() if name in given
         )
 
     def _taken(self, own: Parameter, given: object) -> Value:
         if not isinstance(given, bool | str | int | float):
-            raise ValueError(f"{own.name}: {type(given).__name__}; give a number, a text, true or false")
+            wanted = "a number, a text, true or false"
+            given = type(given).__name__
+            raise ValueError(WRONG_VALUE.say(name=f"{own.name}:", given=given, wanted=wanted))
         if own.kind is not Kind.CHOICE:
             return own.number(given)
         place = self._choices[own.name].index(given)
         if place is None:
             some = ", ".join(map(shown, own.choices[:5]))
-            raise ValueError(f"{own.name}: {shown(given)}; give one of its choices, such as {some}")
+            wanted = f"one of its choices, such as {some}"
+            raise ValueError(WRONG_VALUE.say(name=f"{own.name}:", given=shown(given), wanted=wanted))
         return own.choices[place]
 
 

@@ -11,6 +11,7 @@ import optuna
 from sqlalchemy.exc import SQLAlchemyError
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.studies import STORAGE_FAILS
 from bftrainer.search.files.parse import parse
 from bftrainer.search.optuna.frozen import frozen, space_of
 from bftrainer.search.trial import RungResult, Trial, TrialStatus
@@ -31,7 +32,7 @@ def in_storage(study: Mapping[str, Any], url: str) -> optuna.Study:
             optuna.delete_study(study_name=study["name"], storage=storage)
         return as_optuna(study, storage)
     except (SQLAlchemyError, RuntimeError, ImportError, ValueError) as error:
-        raise BftrainerError(f"{url}: {str(error).splitlines()[0]}; is it a storage of Optuna?") from error
+        raise BftrainerError(STORAGE_FAILS.say(url=url, why=str(error).splitlines()[0])) from error
 
 
 def as_optuna(study: Mapping[str, Any], storage: optuna.storages.BaseStorage | None = None) -> optuna.Study:

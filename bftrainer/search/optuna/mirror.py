@@ -18,6 +18,7 @@ from optuna.trial import FrozenTrial
 from sqlalchemy.exc import SQLAlchemyError
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.studies import NO_STORAGE_FOLDER, STORAGE_FAILS
 from bftrainer.search.files.parse import parse
 from bftrainer.search.optuna.export import trial_of
 from bftrainer.search.optuna.frozen import frozen, space_of
@@ -86,8 +87,9 @@ class Mirror:
             _write(self._opened, study)
         except FAILURES as error:
             self._opened = None
-            kind = NoFolderError if isinstance(error, NoFolderError) else BftrainerError
-            raise kind(f"{shown(self._url)}: {why(error)}") from error
+            if isinstance(error, NoFolderError):
+                raise NoFolderError(f"{shown(self._url)}: {error}") from error
+            raise BftrainerError(STORAGE_FAILS.say(url=shown(self._url), why=why(error))) from error
         return self._opened.name
 
 
@@ -101,7 +103,7 @@ def why(error: BaseException) -> str:
 def _open(url: str, study: Mapping[str, Any]) -> Opened:
     path = file_of(url)
     if path is not None and not path.parent.is_dir():
-        raise NoFolderError(f"there is no folder {path.parent}; make it")
+        raise NoFolderError(NO_STORAGE_FOLDER.say(folder=path.parent))
     options = {"connect_args": {"timeout": LOCKED_S}} if path is not None else {"pool_pre_ping": True}
     storage = RDBStorage(url, engine_kwargs=options)
     owner = [study["id"], study["submitted_at"]]

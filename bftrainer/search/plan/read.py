@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from bftrainer.files import read_text
+from bftrainer.messages.files.places import UNREADABLE
+from bftrainer.messages.files.plans import NO_ROOM_FOR_TRIAL, NO_SPEED
+from bftrainer.messages.files.tables import NOT_IN_FORM
 from bftrainer.model.text import shown
 from bftrainer.search.files.parse import NEEDS, parse
 from bftrainer.search.plan import of_study
@@ -57,15 +60,10 @@ def search(path: Path, profile_path: Path | None) -> Search:
     own = keys.profile(of_study.profile(study) if study else None)
     if not own.curve:
         where = profile_path or path
-        raise SpecError(
-            f"{where}:1: how fast is a trial? Give curve: [[1, 100.0], [2, 190.0]], workers and samples/s, "
-            "in the profile or in the trainer of a study"
-        )
+        raise SpecError(f"{where}:1: {NO_SPEED.say()}")
     if own.least > (room := own.nodes * own.node_workers):
-        raise SpecError(
-            f"{profile_path or path}:1: a trial has at least {own.least:,} workers, and {own.nodes:,} nodes "
-            f"with {own.node_workers} each have {room:,}: raise nodes or node_workers, or lower workers"
-        )
+        said = NO_ROOM_FOR_TRIAL.say(least=own.least, nodes=own.nodes, each=own.node_workers, room=room)
+        raise SpecError(f"{profile_path or path}:1: {said}")
     if study is None:
         return Search(experiments(found), own, None)
     return Search(of_study.experiments(study, own.iteration_samples), own, study.deadline_s)
@@ -75,7 +73,7 @@ def _text(path: Path) -> str:
     try:
         return read_text(path, SPEC.kb)
     except (OSError, ValueError) as error:
-        raise SpecError(f"{path}: {error}") from error
+        raise SpecError(UNREADABLE.say(path=path, why=error)) from error
 
 
 def experiments(found: Document) -> tuple[Experiment, ...]:
@@ -99,7 +97,9 @@ def experiments(found: Document) -> tuple[Experiment, ...]:
 
 def _keys(found: Document, model: type[M]) -> M:
     if not isinstance(found.value, dict):
-        raise SpecError(f"{found.name}:1: expected keys, such as {', '.join(list(model.model_fields)[:3])}")
+        form = f"mapping with keys such as {', '.join(list(model.model_fields)[:3])}"
+        said = NOT_IN_FORM.say(part=type(found.value).__name__, form=form)
+        raise SpecError(f"{found.name}:1: {said}")
     try:
         return model.model_validate(found.value)
     except ValidationError as error:

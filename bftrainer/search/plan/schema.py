@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from bftrainer.messages.files.tables import WRONG_VALUE
 from bftrainer.model.sizes import EVERY_SIZE
 from bftrainer.performance import curve
 from bftrainer.search.plan.model.profile import (
@@ -49,7 +50,8 @@ class LatencyKeys(_Model):
     @model_validator(mode="after")
     def _spreads(self) -> LatencyKeys:
         if self.family is Family.LOGNORMAL and self.std and not self.mean:
-            raise ValueError("a lognormal latency with mean 0 has no spread; give a mean above 0, or no std")
+            wanted = "a mean above 0, or no std: a lognormal latency with mean 0 has no spread"
+            raise ValueError(WRONG_VALUE.say(name="mean", given=0, wanted=wanted))
         return self
 
 
@@ -91,7 +93,9 @@ class ProfileKeys(_Model):
     @model_validator(mode="after")
     def _order(self) -> ProfileKeys:
         if self.workers is not None and self.workers[0] > self.workers[1]:
-            raise ValueError(f"workers: {self.workers}; the least comes first")
+            raise ValueError(
+                WRONG_VALUE.say(name="workers:", given=self.workers, wanted="the least number first")
+            )
         return self
 
     def profile(self, study: ExperimentProfile | None) -> ExperimentProfile:
@@ -159,7 +163,8 @@ class StagesFile(_Model):
         given = [n for n in ("stages", "halving", "hyperband") if getattr(self, n) is not None]
         if len(given) != 1:
             said = " and ".join(given) or "no stages"
-            raise ValueError(f"{said}; give one of stages, halving and hyperband")
+            wanted = "one of stages, halving and hyperband"
+            raise ValueError(WRONG_VALUE.say(name="the file:", given=said, wanted=wanted))
         return self
 
 

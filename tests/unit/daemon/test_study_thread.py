@@ -142,7 +142,7 @@ def test_a_decision_beyond_its_time_ends_its_study_with_what_it_had(
 
 def test_an_order_that_no_longer_fits_is_refused_and_the_study_goes_on(desk: Desk) -> None:
     desk.begin(1)
-    with pytest.raises(OrderRefusedError, match="3 trials in all: 2 are the most"):
+    with pytest.raises(OrderRefusedError, match="3 trials in all are above 2"):
         desk.thread.tell(1, events.Add(trials=1, most=2)).result(30)
     assert desk.thread.snapshots[1].status is StudyStatus.RUNNING
 

@@ -21,6 +21,7 @@ PLACES = (
     "daemon/lanes.py",
     "daemon/studies",
     "replay",
+    "search",
     "traces",
 )
 PARTS_OF_MESSAGES = {
@@ -28,7 +29,9 @@ PARTS_OF_MESSAGES = {
     "BrokenLineError",  # of a log: TOO_BROKEN follows its words
     "OSError",
     "PermissionError",
+    "PlacementError",  # no command places trials
     "RuntimeError",
+    "TimeoutError",  # for code that waits
     "TypeError",
     "ValueError",
     "_BusyError",  # of the client: TAKES_NONE has its words

@@ -111,7 +111,7 @@ def test_nobody_writes_where_another_user_says(run: Run, tmp_path: Path, url: st
     text = yaml.safe_dump({**TEXT, **KEYS, "storage": f"sqlite:///{path}"})
     study = told(run) | {"user": "mallory", "text": text, "base": "/", "ended_at": 1.0}
     client: Any = Told(study)
-    with pytest.raises(BftrainerError, match="s is mallory's, and so is the storage that it names"):
+    with pytest.raises(BftrainerError, match="s is mallory's, so you need a storage of your own"):
         follow(client, "s", 0.0, lambda known: None, patient=False)
     assert not path.exists()
     follow(client, "s", 0.0, lambda known: None, url, patient=False)

@@ -93,20 +93,20 @@ def test_points_outlast_a_restart_between_the_question_and_its_answer() -> None:
 @pytest.mark.parametrize(
     ("trials", "points", "said"),
     [
-        (0, [{"rate": 0.1}], "'rate' is no parameter; the space has lr, opt, layers"),
-        (0, [{"lr": 2.0}], "lr: 2.0; give a number from 0.001 to 1"),
-        (0, [{"lr": True}], "lr: True; give a number"),
-        (0, [{"lr": float("nan")}], "lr: nan; give a number"),
-        (0, [{"layers": 1.5}], "layers: 1.5; give a whole number from 1 to 4"),
-        (0, [{"opt": 1}], "opt: 1; give one of its choices, such as 'sgd', 'adam', True"),
-        (0, [{"lr": 0.1}] * 8, "8 points, 7 trials to begin; give fewer points, or add trials: --trials N"),
+        (0, [{"rate": 0.1}], "unknown parameter 'rate'. Give one of lr, opt, layers"),
+        (0, [{"lr": 2.0}], "lr: 2.0 cannot be used. Give a number from 0.001 to 1"),
+        (0, [{"lr": True}], "lr: True cannot be used. Give a number"),
+        (0, [{"lr": float("nan")}], "lr: nan cannot be used. Give a number"),
+        (0, [{"layers": 1.5}], "layers: 1.5 cannot be used. Give a whole number from 1 to 4"),
+        (0, [{"opt": 1}], "opt: 1 cannot be used. Give one of its choices, such as 'sgd', 'adam', True"),
+        (0, [{"lr": 0.1}] * 8, "8 points, and there is room for 7. Give fewer points"),
         (0, [{"lr": 10**400}], "lr: 1000"),
         (0, [{"opt": 10**400}], "opt: 1000"),
-        (0, [{"opt": [1]}], "opt: list; give a number, a text, true or false"),
-        (0, [{"lr": 2.0}, 5], "lr: 2.0; give a number"),  # the first wrong one ends it
-        (0, [5], "'points' must be a list of objects"),
-        (2_000, [{"lr": 0.1}] * 1_001, "1,001 points; give at most 1,000 at once"),
-        (100_000, [], "100,008 trials in all: so many is the most here (max_trials); add fewer"),
+        (0, [{"opt": [1]}], "opt: list cannot be used. Give a number, a text, true or false"),
+        (0, [{"lr": 2.0}, 5], "lr: 2.0 cannot be used. Give a number"),  # the first wrong one ends it
+        (0, [5], "'points' is no list of objects"),
+        (2_000, [{"lr": 0.1}] * 1_001, "1,001 points, and there is room for 1,000"),
+        (100_000, [], "100,008 trials in all are above 100,000, the most here (max_trials)"),
     ],
 )
 def test_what_cannot_be_added_is_told(trials: int, points: list[dict[str, Any]], said: str) -> None:
@@ -119,7 +119,7 @@ def test_what_cannot_be_added_is_told(trials: int, points: list[dict[str, Any]],
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"points": [{"lr": 5.0}]}, "lr: 5.0; give a number from 0.001 to 1"),
+        ({"points": [{"lr": 5.0}]}, "lr: 5.0 cannot be used. Give a number from 0.001 to 1"),
         ({"points": [{"lr": 0.1 + i / 100} for i in range(9)]}, "9 points for 8 trials. Raise trials"),
         (
             {"warm_start": "old", "sampler": "random"},
@@ -155,7 +155,7 @@ def test_a_study_learns_from_an_older_one() -> None:
     for change, said in (
         ({"metric": "error"}, "another metric"),
         ({"direction": "maximize"}, "another direction"),
-        ({"space": {"lr": {"float": [2.0, 3.0]}}}, "no result of 's' has all parameters"),
+        ({"space": {"lr": {"float": [2.0, 3.0]}}}, "'s' has no result with all parameters"),
     ):
         with pytest.raises(ValueError, match=said):
             run.study.known_to(spec_of(**change))
@@ -167,7 +167,9 @@ def test_choices_are_found_without_a_search(monkeypatch: pytest.MonkeyPatch) -> 
     reader = PointReader(spec_of(space={"opt": {"choice": list(range(256))}}, trainer=COMMAND).space)
     for value in range(256):
         assert reader.read({"opt": value}) == (("opt", value),)
-    with pytest.raises(ValueError, match=r"opt: 0\.5; give one of its choices, such as 0, 1, 2, 3, 4"):
+    with pytest.raises(
+        ValueError, match=r"opt: 0\.5 cannot be used\. Give one of its choices, such as 0, 1, 2, 3, 4"
+    ):
         reader.read({"opt": 0.5})
     assert len(compared) <= 2
 
@@ -185,8 +187,8 @@ def test_what_was_counted_before_others_added_is_counted_again() -> None:
     more, points = addition(study, 2, [], most), addition(study, 0, [{"lr": 0.1}] * 7, most)
     grown, _ = step(study, more, 1.0)
     assert grown.spec.trials == 10
-    with pytest.raises(OrderRefusedError, match="12 trials in all: 10 are the most"):
+    with pytest.raises(OrderRefusedError, match="12 trials in all are above 10"):
         step(grown, more, 1.0)
     full, _ = step(grown, points, 1.0)
-    with pytest.raises(OrderRefusedError, match="7 points, 2 trials to begin"):
+    with pytest.raises(OrderRefusedError, match="7 points, and there is room for 2"):
         step(full, points, 1.0)

@@ -46,11 +46,11 @@ def refused(most: StudyBounds = SITE, **keys: Any) -> str:
     [
         (
             {"float": [0.0, 1.0], "step": 1e-12},
-            "space.p: 1,000,000,000,001 values are on the grid, at most 100,000: give a larger step",
+            "space.p: 1,000,000,000,001 values are on the grid, and at most 100,000 may be",
         ),
-        ({"int": [0, 10**12]}, "space.p: 1,000,000,000,001 values are on the grid, at most 100,000: add po"),
+        ({"int": [0, 10**12]}, "space.p: 1,000,000,000,001 values are on the grid, and at most 100,000 may"),
         ({"int": [0, 15_000_000]}, "space.p: 15,000,001 values are on the grid"),
-        ({"int": [0, 15_000_000], "log": False, "step": 2}, "give a larger step"),
+        ({"int": [0, 15_000_000], "log": False, "step": 2}, "Give a larger step"),
     ],
 )
 def test_the_values_of_a_grid_are_counted_and_not_listed(own: dict[str, Any], told: str) -> None:
@@ -61,11 +61,11 @@ def test_the_values_of_a_grid_are_counted_and_not_listed(own: dict[str, Any], to
 @pytest.mark.parametrize(
     ("own", "told"),
     [
-        ({"float": [0.0, 1e300], "step": 1e-300}, "step: 1e-300 makes more values from 0 to 1e+300 than can"),
-        ({"float": [0.0, 1.0], "step": 5e-324}, "than can be told apart; give at least 1.1e-16"),
-        ({"float": [-1e300, 1e300], "step": 1.0}, "than can be told apart; give at least 2.2e+284"),
-        ({"int": [0, 10**30]}, "whole numbers are from -9007199254740992 to 9007199254740992; use float"),
-        ({"int": [-(10**60), 0]}, "whole numbers are from"),
+        ({"float": [0.0, 1e300], "step": 1e-300}, "step: 1e-300 cannot be used. "),
+        ({"float": [0.0, 1.0], "step": 5e-324}, "cannot be used. Give at least 1.1e-16"),
+        ({"float": [-1e300, 1e300], "step": 1.0}, "cannot be used. Give at least 2.2e+284"),
+        ({"int": [0, 10**30]}, "Give whole numbers from -9007199254740992 to 9007199254740992, or use float"),
+        ({"int": [-(10**60), 0]}, "Give whole numbers from"),
         ({"float": [0.0, float("inf")]}, "finite number"),
         ({"float": [float("nan"), 1.0]}, "finite number"),
         ({"float": [0.0, 1.0], "step": float("nan")}, "finite number"),
@@ -105,7 +105,7 @@ def test_a_grid_of_many_points_is_counted_up_to_the_bound_alone() -> None:
     space |= {f"p{i}": {"choice": [0]} for i in range(96)}
     before = time.process_time()
     told = refused(space=space, sampler="grid", trials=100_000)
-    assert "trials: the points of the grid are above 5,000, the most here (max_trials); give fewer" in told
+    assert "trials: the points of the grid are above 5,000, the most here (max_trials). Give fewer" in told
     spec = spec_of(space=space, sampler="grid", trials=100_000, trainer=FREE)
     assert spec.trials == 65_536
     sampling = Sampling(spec)
@@ -118,14 +118,14 @@ def test_the_command_of_a_trial_is_counted_before_it_is_filled() -> None:
     trainer = {"command": ["true", "{params}" * 1900], "nodes": {"max": 1}}
     told = refused(trainer=trainer, space={"p": {"choice": ["é" * 7700]}}, trials=256)
     assert "trainer.command: with a trial's values, command and env have up to 87,8" in told
-    assert "bytes; at most 32 kB (max_spec_kb)" in told
+    assert "bytes, and at most 32 kB (max_spec_kb)" in told
     many = {"command": ["true"], "env": {"A": "{p}" * 1000}, "nodes": {"max": 1}}
     assert "at most 32 kB" in refused(trainer=many, space={"p": {"choice": ["x" * 100]}})
 
 
 def test_the_bytes_of_all_trials_are_counted() -> None:
     told = refused(trainer=FREE, space={"p": {"choice": ["x" * 15_000]}}, trials=5000)
-    assert "5,000 trials of up to 30,0" in told and "have 150 MB; at most 16 MB" in told
+    assert "5,000 trials have up to 150 MB, and at most 16 MB" in told
 
 
 def test_no_trial_has_more_bytes_than_were_counted() -> None:
@@ -179,13 +179,13 @@ def test_conditions_that_combine_in_too_many_ways_are_refused() -> None:
     own: dict[str, Any] = {f"p{i}": {"choice": [0, 1]} for i in range(40)}
     own |= {f"q{i}": {"choice": [0, 1], "when": {f"p{k}": 1 for k in range(40)}} for i in range(40)}
     most = StudyBounds(trials=100_000, trial_kb=32, study_mb=1000)
-    assert "5,000 ways; let fewer parameters depend" in refused(
+    assert "5,000 ways. Let fewer parameters depend" in refused(
         most, space=own, sampler="grid", trials=100_000
     )
 
 
 def test_a_storages_text_is_measured_before_it_is_matched() -> None:
-    with pytest.raises(ValueError, match=r"has 31,600 characters, at most 1,000; give sqlite"):
+    with pytest.raises(ValueError, match=r"has 31,600 characters, at most 1,000. Give sqlite"):
         checked("://:" * 7900, Path("/"))
     assert len(shown("://:" * 7900)) <= 1000
 

@@ -66,17 +66,23 @@ def test_a_whole_file_becomes_a_spec() -> None:
         ({"trainer": {"command": ["{lr}"], "nodes": {"mx": 1}}}, "'nodes.mx'"),
         ({"trainer": {**TEXT["trainer"], "work": "until_exit"}}, "trainer.work: the study says it"),
         ({"stopping": {"halving": {"least": 800}}}, "not below the budget of 800"),
-        ({"stopping": {"asha": {"least": 1}, "median": {}}}, "give one of them"),
+        ({"stopping": {"asha": {"least": 1}, "median": {}}}, "Give one of them"),
         ({"deadline": "2 weeks"}, "such as 90s, 30m, 2h or 1d"),
         ({"trials": 0}, "trials: 0: input should be greater than or equal to 1"),
-        ({"name": "A"}, "use lower-case letters"),
-        ({"sampler": "grid"}, "space.lr: not a grid; add points: N"),
-        ({"parallelism": "all"}, "parallelism: 'all': give a number of trials, or auto"),
-        ({"give_up_after": "no"}, "give_up_after: 'no': give a number of trials, or never"),
+        ({"name": "A"}, "Give lower-case letters"),
+        ({"sampler": "grid"}, "space.lr: not a grid, as nothing says which values are tried. Add points: N"),
+        (
+            {"parallelism": "all"},
+            "parallelism: the value 'all' cannot be used. Give a number of trials, or auto",
+        ),
+        (
+            {"give_up_after": "no"},
+            "give_up_after: the value 'no' cannot be used. Give a number of trials, or never",
+        ),
         *(
             (
                 {"space": {name: {"float": [0, 1]}}},
-                f"'{name}': reserved, as {{{name}}} in a command stands for {what}; choose another name",
+                f"'{name}' is reserved, as {{{name}}} in a command stands for {what}. Choose another name",
             )
             for name, what in RESERVED.items()
         ),

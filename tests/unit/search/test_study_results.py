@@ -214,7 +214,7 @@ def test_a_study_of_optuna_has_the_results_and_can_be_written_twice(run: Run, tm
 
 
 def test_what_is_no_storage_is_told(run: Run) -> None:
-    with pytest.raises(BftrainerError, match="is it a storage of Optuna"):
+    with pytest.raises(BftrainerError, match="Check that it is a storage of Optuna"):
         in_storage(told(run), "nowhere://")
 
 

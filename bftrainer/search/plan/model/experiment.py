@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.tables import WRONG_VALUE
 
 MOST_STAGES = 64
 MOST_TRIALS = 100_000
@@ -35,9 +36,10 @@ class Stage:
             ExperimentError: one is out of its bounds.
         """
         if not 1 <= self.trials <= MOST_TRIALS:
-            raise ExperimentError(f"{self.trials:,} trials in a stage; give 1 to {MOST_TRIALS:,}")
+            raise ExperimentError(_wrong("trials of a stage:", f"{self.trials:,}", f"1 to {MOST_TRIALS:,}"))
         if not 0 < self.iterations < math.inf:
-            raise ExperimentError(f"{self.iterations:g} iterations in a stage; give a number above 0")
+            given = f"{self.iterations:g}"
+            raise ExperimentError(_wrong("iterations of a stage:", given, "a number above 0"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,8 @@ class Experiment:
             ExperimentError: there is none, or there are too many.
         """
         if not 1 <= len(self.stages) <= MOST_STAGES:
-            raise ExperimentError(f"{self.name}: {len(self.stages)} stages; give 1 to {MOST_STAGES}")
+            given = f"{len(self.stages)} stages"
+            raise ExperimentError(_wrong(f"{self.name}:", given, f"1 to {MOST_STAGES}"))
 
     def after(self, stages: int) -> Experiment:
         """What is left when so many stages are done, which must be fewer than all."""
@@ -124,12 +127,15 @@ def hyperband(most: float, eta: int = 3, least: float = 1.0) -> tuple[Experiment
     return tuple(brackets)
 
 
+def _wrong(name: str, given: object, wanted: str) -> str:
+    return WRONG_VALUE.say(name=name, given=given, wanted=wanted)
+
+
 def _check(eta: int, least: float, most: float) -> None:
     if eta < 2:
-        raise ExperimentError(f"eta is {eta}; give 2 or more: one in eta trials goes on")
+        raise ExperimentError(_wrong("eta:", eta, "2 or more, as one in eta trials goes on"))
     if not 0 < least <= most < math.inf:
-        raise ExperimentError(f"from {least:g} to {most:g} iterations; give 0 < least <= most")
+        raise ExperimentError(_wrong("least, most:", f"{least:g}, {most:g}", "0 < least <= most"))
     if math.log(most / least, eta) > MOST_STAGES:
-        raise ExperimentError(
-            f"from {least:g} to {most:g} iterations by {eta}: more than {MOST_STAGES} stages"
-        )
+        given, wanted = f"{least:g}, {most:g}, {eta}", f"those that make at most {MOST_STAGES} stages"
+        raise ExperimentError(_wrong("least, most, eta:", given, wanted))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bftrainer.messages.files.plans import LOG_BELOW_DEADLINE
 from bftrainer.search.plan.model.profile import Floats
 from bftrainer.search.plan.model.simulate import Simulator
 from bftrainer.search.plan.pools.execution import BracketRun, Execution, Supply
@@ -90,10 +91,8 @@ class Pool:
         """
         room = self.log.end - self.log.begin - self.deadline_s
         if room <= 0:
-            raise LogError(
-                f"the log spans {(self.log.end - self.log.begin) / 3600:g} h, no more than the deadline of "
-                f"{self.deadline_s / 3600:g} h; take a longer log"
-            )
+            hours = (self.log.end - self.log.begin) / 3600
+            raise LogError(LOG_BELOW_DEADLINE.say(hours=hours, deadline=self.deadline_s / 3600))
         parts = np.arange(self.starts) + np.random.default_rng(self.seed).random(self.starts)
         self._begins = room * parts / self.starts
         ready = [

@@ -52,12 +52,12 @@ def test_hyperband_has_the_published_brackets() -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Stage(0, 1), "0 trials"),
-        (lambda: Stage(1, 0), "0 iterations"),
+        (lambda: Stage(0, 1), "trials of a stage: 0"),
+        (lambda: Stage(1, 0), "iterations of a stage: 0"),
         (lambda: Experiment("x", ()), "0 stages"),
-        (lambda: successive_halving(8, 1, 8, 1), "eta is 1"),
-        (lambda: successive_halving(8, 9, 8, 2), "from 9 to 8"),
-        (lambda: by_rungs(8, (4, 2), 2), "-2 iterations"),
+        (lambda: successive_halving(8, 1, 8, 1), "eta: 1"),
+        (lambda: successive_halving(8, 9, 8, 2), "least, most: 9, 8"),
+        (lambda: by_rungs(8, (4, 2), 2), "iterations of a stage: -2"),
     ],
 )
 def test_what_are_no_stages_is_refused(make: object, said: str) -> None:

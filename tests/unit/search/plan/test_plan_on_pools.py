@@ -246,7 +246,7 @@ def test_the_interval_counts_only_moments_that_do_not_overlap() -> None:
 
 
 def test_a_log_shorter_than_the_deadline_is_refused() -> None:
-    with pytest.raises(LogError, match="take a longer log"):
+    with pytest.raises(LogError, match="Take a longer log"):
         Pool(search(Stage(1, 1)), some_log(0), 1000 * HOUR)
 
 
