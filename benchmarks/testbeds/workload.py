@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bftrainer.traces.formats.lines import Lines
 from bftrainer.traces.formats.swf import Parser, Request, machine
-from bftrainer.traces.intervals import UNREADABLE, LogError
+from bftrainer.traces.intervals import DAMAGES, LogError
 from bftrainer.traces.logs import LogOptions
 from bftrainer.traces.packed import open_text
 
@@ -72,7 +72,7 @@ def of_log(path: Path, options: LogOptions, first: int, count: int) -> tuple[lis
         with open_text(path) as file:
             requests = sorted(Lines(file).each(parser), key=lambda request: request.submit)
         nodes = machine(options, parser.header)
-    except (*UNREADABLE, LogError) as error:
+    except (*DAMAGES, LogError) as error:
         raise LogError(f"{path}: {error}") from error
     if first + count > len(requests):
         raise LogError(f"{path}: has {len(requests):,} jobs, fewer than {first:,} + {count:,}; ask for fewer")

@@ -18,6 +18,7 @@ from bftrainer.cli.shared.groups import ManyOptions
 from bftrainer.cli.shared.options import setting_options
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input, Positive, parse_utc
+from bftrainer.messages.commands.lines import NOT_WITH, ONLY_WITH
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
 
@@ -146,15 +147,15 @@ def _check_local(
     from bftrainer.settings.schedulers import SCHEDULERS
 
     if log is None and start is not None:
-        raise click.UsageError("--from needs --log: a generated log has no dates")
+        raise click.UsageError(ONLY_WITH.say(options="--from", other="--log"))
     if log is not None and main_jobs is not None:
-        raise click.UsageError("--log and --main-jobs both say when nodes are idle: leave out one")
+        raise click.UsageError(NOT_WITH.say(options="--log", other="--main-jobs"))
     if not SCHEDULERS[scheduler].on_this_machine:
         here = " or ".join(name for name, kind in SCHEDULERS.items() if kind.on_this_machine)
         for name in LOCAL:
             if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 option = "from" if name == "start" else name.replace("_", "-")
-                raise click.UsageError(f"--{option} is for --scheduler {here}; it is {scheduler}")
+                raise click.UsageError(ONLY_WITH.say(options=f"--{option}", other=f"--scheduler {here}"))
 
 
 def in_short_turns() -> None:

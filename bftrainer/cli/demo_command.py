@@ -13,6 +13,8 @@ import click
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.types import Input, Positive
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.lines import ONLY_WITH
+from bftrainer.messages.files.places import UNWRITABLE
 
 LOG_SPEED = 60.0
 LEAST_S = 8.0
@@ -92,7 +94,7 @@ def command(
 
     _check(specs, nodes, gpus, share, log, speed, start)
     if keep is not None and os.path.lexists(keep):
-        raise BftrainerError(f"--keep {keep}: is there already; name a directory that is not")
+        raise BftrainerError(UNWRITABLE.say(path=f"--keep {keep}", why="it is there already"))
     most = seconds or (90.0 if log else 150.0)
     options = [*DAEMON_OPTIONS, "--nodes", str(nodes), "--gpus", str(gpus), "--share", share]
     if log is not None:
@@ -135,11 +137,11 @@ def _check(
         return
     for option, value in (("--speed", speed), ("--from", start)):
         if value is not None:
-            raise click.UsageError(f"{option} is for --log")
+            raise click.UsageError(ONLY_WITH.say(options=option, other="--log"))
     if len(specs) > 1:
-        raise click.UsageError(f"the acts have one trainer, and there are {len(specs)}; or give a --log")
+        raise click.UsageError(ONLY_WITH.say(options=f"{len(specs)} specs", other="--log"))
     if nodes * (gpus if share == "gpu" else 1) < 2:
-        raise click.UsageError("the acts need 2 nodes at least; or give a --log")
+        raise click.UsageError(ONLY_WITH.say(options="fewer than 2 nodes", other="--log"))
 
 
 def _liveliest(log: Path, nodes: int, seconds: float, speed: float) -> str:

@@ -14,6 +14,7 @@ from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import TrainerName
+from bftrainer.messages.commands.lines import NOT_WITH
 
 if TYPE_CHECKING:
     from bftrainer.api.client import Client
@@ -48,7 +49,7 @@ def command(
     A plan is shown with the allocator that made it, whether it is proven optimal, and its objective.
     """
     if follow and as_json:
-        raise click.UsageError("--follow prints lines as they come, and --json one array: leave out one")
+        raise click.UsageError(NOT_WITH.say(options="--follow", other="--json"))
     client = connect(config, state_dir)
     found = client.rows("events", limit, trainer)
     if as_json:

@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
 from bftrainer.messages.catalogue import CATALOGUE
+from bftrainer.messages.commands.lines import NO_MESSAGE
 from bftrainer.messages.diagnostic import Diagnostic, shown
 
 
@@ -50,7 +51,6 @@ def _known(message_id: str) -> Diagnostic:
     found = CATALOGUE.get(f"BFT-{number[1]}") if number else None
     if found is None:
         raise click.UsageError(
-            f"there is no message {message_id[:20]!r}: ids stand at the end of messages, from "
-            f"{min(CATALOGUE)} to {max(CATALOGUE)}. Of a trainer tell bftrainer show, queue and events"
+            NO_MESSAGE.say(given=message_id[:20], first=min(CATALOGUE), last=max(CATALOGUE))
         )
     return found

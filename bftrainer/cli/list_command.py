@@ -16,6 +16,8 @@ from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.trainers.table import COLUMNS, NUMBERS, ORDERS, STYLES, USUAL, WARNED, header, rows
 from bftrainer.cli.shared.types import Positive
+from bftrainer.messages.commands.lines import NOT_WITH
+from bftrainer.messages.files.tables import UNKNOWN_NAME
 from bftrainer.model.trainer import TrainerStatus
 
 if TYPE_CHECKING:
@@ -34,14 +36,16 @@ def _columns(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     names = tuple(COLUMNS) if value == "long" else tuple(name.strip().lower() for name in value.split(","))
     for name in names:
         if name not in COLUMNS:
-            raise click.BadParameter(f"{name[:40]!r} is no column; there are {', '.join(COLUMNS)}, and long")
+            known = f"one of {', '.join(COLUMNS)}, or long"
+            raise click.BadParameter(UNKNOWN_NAME.say(kind="column", name=repr(name[:40]), known=known))
     return names
 
 
 def _order(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Read --sort."""
     if value is not None and value.removeprefix("-").lower() not in ORDERS:
-        raise click.BadParameter(f"{value[:40]!r} is no column to sort by; there are {', '.join(ORDERS)}")
+        known = f"one of {', '.join(ORDERS)}"
+        raise click.BadParameter(UNKNOWN_NAME.say(kind="order", name=repr(value[:40]), known=known))
     return None if value is None else value.lower()
 
 
@@ -107,7 +111,7 @@ def command(
     starting.
     """
     if watch and as_json:
-        raise click.UsageError("--watch shows a table again and again, and --json one array: leave out one")
+        raise click.UsageError(NOT_WITH.say(options="--watch", other="--json"))
     client, before = connect(config, state_dir), None
     for listed in _lists(client, limit, every=every, every_s=every_s if watch else None):
         found = [t for t in listed.trainers if _is_wanted(t, statuses, name)]

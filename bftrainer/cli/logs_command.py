@@ -11,6 +11,7 @@ from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options, trainer_argument
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say, say_as_it_is
+from bftrainer.messages.commands.lines import NOT_WITH
 
 
 @click.command("logs")
@@ -44,7 +45,7 @@ def command(
     from bftrainer import worker_output
 
     if follow and as_json:
-        raise click.UsageError("--follow prints lines as they come, and --json one object: leave out one")
+        raise click.UsageError(NOT_WITH.say(options="--follow", other="--json"))
     shown = connect(config, state_dir).call("GET", f"trainers/{trainer}")
     folder = Path(shown["log_dir"])
     of = worker_output.owner(shown["user"])

@@ -14,6 +14,7 @@ from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import OutputPath
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.lines import NOT_WITH, NOTHING_REPORTED
 from bftrainer.series.picture import PlotOver, draw
 from bftrainer.series.points import Point, as_csv, points_of
 
@@ -62,7 +63,7 @@ def command(
     pictures and TensorBoard leave out the steps that the trainer repeated from a checkpoint.
     """
     if as_text and as_json:
-        raise click.UsageError("--csv and --json: choose one")
+        raise click.UsageError(NOT_WITH.say(options="--csv", other="--json"))
     client = connect(config, state_dir)
     about = client.call("GET", f"trainers/{trainer}")
     is_table = not (as_text or as_json or plot or tensorboard)
@@ -87,7 +88,7 @@ def _export(
 ) -> None:
     """Write the files that were asked for."""
     if not points and (plot or tensorboard):
-        raise BftrainerError(f"{name}: nothing is reported and stored yet")
+        raise BftrainerError(NOTHING_REPORTED.say(name=name))
     if plot is not None:
         left_out = draw(points, plot, name, PlotOver(over))
         say(f"drawn to {plot}" + (f"; {left_out} metrics are left out" if left_out else ""), err=True)

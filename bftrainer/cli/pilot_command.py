@@ -15,6 +15,7 @@ from bftrainer.cli.shared.completion import complete_node
 from bftrainer.cli.shared.options import setting_options
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Finite
+from bftrainer.messages.commands.lines import NEEDS, NO_BATCH_SYSTEM
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
 
@@ -61,11 +62,17 @@ def command(
     from bftrainer.settings.schedulers import SCHEDULERS
 
     if not dry_run:
-        raise BftrainerError("pilots are submitted by the daemon; see one with --dry-run")
+        raise BftrainerError(
+            NEEDS.say(
+                command="admin pilot",
+                option="--dry-run",
+                what="it shows a pilot, and the daemon alone submits them",
+            )
+        )
     settings = load(overrides, file=config)
     kind = SCHEDULERS[settings.scheduler]
     if kind.on_this_machine:
-        raise BftrainerError(f"only a batch system's pilots are jobs; the scheduler is {settings.scheduler}")
+        raise BftrainerError(NO_BATCH_SYSTEM.say(scheduler=settings.scheduler))
     pilot = Pilot(tag=TAG, node=node, user=user or _pilot_user(settings))
     agents_at = ":".join(place_for_agents(settings))
     own = instance(settings.state_dir, create=False)
@@ -93,7 +100,9 @@ def _pilot_user(settings: Settings) -> str:
     if settings.mode != "site":
         return ""
     if os.geteuid() == 0:
-        raise BftrainerError("in mode site pilots run as users, and none as root; name one with --user")
+        raise BftrainerError(
+            NEEDS.say(command="mode site", option="--user NAME", what="pilots run as users, and none as root")
+        )
     return own_name()
 
 

@@ -14,6 +14,8 @@ from bftrainer.cli.shared.replays.log_options import log_options
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Finite, Input, OutputPath, Span
+from bftrainer.messages.commands.lines import NEEDS, NOT_WITH, ONLY_WITH
+from bftrainer.messages.files.tables import WRONG_VALUE
 from bftrainer.traces.logs import LogOptions
 
 if TYPE_CHECKING:
@@ -121,14 +123,14 @@ def search_command(
     found, profile = given.experiments, given.profile
     deadline = deadline or given.deadline_s
     if deadline is None:
-        raise click.UsageError("--deadline is needed: the search names none")
+        raise click.UsageError(NEEDS.say(command="a plan", option="--deadline", what="the search names none"))
     if pool is not None:
         if method is not None or chance is not None:
-            raise click.UsageError("--method and --chance are for plans without --pool")
+            raise click.UsageError(NOT_WITH.say(options="--method, --chance", other="--pool"))
         if log_options.share == "gpu" and profile.node_workers > 1:
+            wanted = "node_workers: 1, and nodes and workers in GPUs: --share gpu counts each GPU by itself"
             raise click.UsageError(
-                "--share gpu counts each idle GPU by itself, and the profile has node_workers: "
-                f"{profile.node_workers}; give node_workers: 1, and nodes and workers in GPUs"
+                WRONG_VALUE.say(name="node_workers:", given=profile.node_workers, wanted=wanted)
             )
         own = Simulator(joined(found), profile, samples=samples, seed=seed)
         log = cut(read_log(pool, log_options), None, None, pool_nodes)
@@ -136,7 +138,7 @@ def search_command(
         _forecast(Pool(own, log, deadline, starts, seed, brackets), buy, picture, as_json=as_json)
         return
     if buy is not None:
-        raise click.UsageError("--buy needs --pool LOG: how many nodes are idle, and when?")
+        raise click.UsageError(ONLY_WITH.say(options="--buy", other="--pool LOG"))
     question = beside.Question(profile, deadline, chance, method, samples, seed)
     whole = beside.together(found, question)
     parts = whole.parts

@@ -12,6 +12,8 @@ from bftrainer.cli.shared.options import json_option
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Finite, Input
+from bftrainer.messages.commands.lines import NOT_WITH
+from bftrainer.messages.files.replays import NO_WORK_OR_CURVE
 from bftrainer.model.sizes import EVERY_SIZE, AllowedSizes
 from bftrainer.model.text import clock
 
@@ -113,13 +115,12 @@ def _curve(profile: Path, gpus: int | None, most: int | None) -> Asked:
     from bftrainer.spec.parse import parse, read
 
     if gpus is not None:
-        raise click.UsageError("--gpus: not with a trainer spec, whose curve is one of nodes")
+        raise click.UsageError(
+            NOT_WITH.say(options="--gpus", other="a trainer spec, whose curve is one of nodes")
+        )
     spec = parse(read(profile), str(profile), profile.absolute().parent)
     if spec.curve is None or spec.samples is None or spec.gpus:
-        raise click.UsageError(
-            f"{profile}: give curve: [[1, 100.0], [2, 190.0]], whole nodes and samples/s, and work: "
-            "{samples: N}"
-        )
+        raise click.UsageError(f"{profile}: {NO_WORK_OR_CURVE.say(name=spec.name)}")
     phases = phases_of_curve(spec.curve, spec.samples, most or spec.n_max)
     return spec.name, phases, spec.n_min, spec.sizes
 

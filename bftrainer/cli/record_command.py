@@ -15,6 +15,7 @@ from bftrainer import __version__
 from bftrainer.cli.shared.options import setting_options
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import OutputPath, Positive
+from bftrainer.messages.commands.lines import NO_BATCH_SYSTEM
 from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
@@ -77,9 +78,7 @@ def command(
     settings = load(overrides, file=config)
     kind, clock = SCHEDULERS[settings.scheduler], WallClock()
     if kind.on_this_machine:
-        raise BftrainerError(
-            f"the scheduler {settings.scheduler} plays a log: there is nothing to record; name a batch system"
-        )
+        raise BftrainerError(NO_BATCH_SYSTEM.say(scheduler=settings.scheduler))
     scheduler = import_module(kind.module).observer(settings, clock)
     series = Series(folder, rotate_mb=rotate_mb, most_mb=most_mb)
     header = lines.header(settings.scheduler, __version__, poll_s)

@@ -20,6 +20,8 @@ from bftrainer.cli.shared.replays.log_options import log_options, print_notes
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Finite, Input, OutputPath, Positive, parse_utc
+from bftrainer.messages.commands.lines import NEEDS, NOT_RECORDED
+from bftrainer.messages.files.tables import WRONG_VALUE
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings, of_command
 from bftrainer.traces import recorded
@@ -143,11 +145,11 @@ def command(
         _replay_history(log, as_json=as_json)
         return
     if log.is_dir() and not recorded.is_series(log):
-        raise click.UsageError(
-            f"LOG {log}: a directory, but neither a daemon's (bftrainer.db) nor recorded (record-*.jsonl)"
-        )
+        raise click.UsageError(f"LOG {log}: {NOT_RECORDED.say()}")
     if given["workload"] is None:
-        raise click.UsageError("--workload is needed: what is to be trained on LOG's nodes?")
+        raise click.UsageError(
+            NEEDS.say(command="a replay", option="--workload", what="what is to be trained on LOG's nodes")
+        )
     settings = load({name: given.pop(name) for name in of_command("replay")}, file=config)
     parameters = {"log": log, "begin": parse_utc(begin), **given, **asdict(log_options)}
     _replay_log(parameters, settings, out, as_json=as_json)
@@ -173,7 +175,9 @@ def _replay_log(parameters: dict[str, Any], settings: Settings, out: Path | None
     from bftrainer.replay.record import storage
 
     if out is not None and not out.name.endswith(storage.SUFFIX):
-        raise click.UsageError(f"--out {out}: a record's name ends in {storage.SUFFIX}")
+        raise click.UsageError(
+            WRONG_VALUE.say(name="--out", given=out, wanted=f"a name that ends in {storage.SUFFIX}")
+        )
     started = time.perf_counter()
     asked = scenario.of(parameters, settings, "replay")
     print_notes(load_log(asked))

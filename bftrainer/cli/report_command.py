@@ -14,6 +14,8 @@ from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input, OutputPath
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.lines import NOT_WITH
+from bftrainer.messages.files.places import UNWRITABLE
 from bftrainer.model.text import shown
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def command(
     if interactive:
         records = report.read(runs)
         if len(records) != 1 or png:
-            raise click.UsageError("--interactive shows one record, without --png")
+            raise click.UsageError(NOT_WITH.say(options="--interactive", other="--png, or several records"))
         _write_page(records[0], shown(title), out)
         _tell(records, [out], as_json=as_json)
         return
@@ -71,7 +73,7 @@ def _write_page(record: ReportData, title: str, out: Path) -> None:
         with whole_file(out) as draft:
             draft.write_text(one_file(title, as_json(record)), encoding="utf-8")
     except OSError as error:
-        raise BftrainerError(f"{out}: {error.strerror or error}; choose another file") from error
+        raise BftrainerError(UNWRITABLE.say(path=out, why=error.strerror or error)) from error
 
 
 def _tell(records: Sequence[ReportData], files: Sequence[Path], *, as_json: bool) -> None:

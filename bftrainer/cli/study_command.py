@@ -20,6 +20,8 @@ from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input, Positive
 from bftrainer.cli.studies import demo, export, mirror, show
 from bftrainer.cli.studies.words import params_text, stalled, study_argument, study_line
+from bftrainer.messages.commands.lines import NEEDS
+from bftrainer.messages.files.tables import WRONG_VALUE
 from bftrainer.model.text import counted
 
 COLUMNS = ("id", "user", "name", "status", "trials", "running", "ended", "best", "parameters", "node-hours")
@@ -148,7 +150,11 @@ def add(
 ) -> None:
     """Add trials to STUDY while it runs, and known points. The sampler chooses what a point does not say."""
     if not trials and not points:
-        raise click.UsageError("nothing to add; give --trials N, or --point NAME=VALUE")
+        raise click.UsageError(
+            NEEDS.say(
+                command="study add", option="--trials N or --point NAME=VALUE", what="what there is to add"
+            )
+        )
     body = {"trials": trials, "points": [_point(text) for text in points]}
     row = connect(config, state_dir).call("POST", f"studies/{study}/trials", body=body)
     if as_json:
@@ -163,7 +169,11 @@ def _point(text: str) -> dict[str, Any]:
     for part in text.split(","):
         name, equals, value = part.partition("=")
         if not equals or not name.strip():
-            raise click.UsageError(f"--point {text[:80]!r}: give NAME=VALUE, several with commas between")
+            raise click.UsageError(
+                WRONG_VALUE.say(
+                    name="--point", given=repr(text[:80]), wanted="NAME=VALUE, several with commas between"
+                )
+            )
         try:
             found[name.strip()] = json.loads(value)
         except ValueError:

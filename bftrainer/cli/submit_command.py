@@ -15,11 +15,10 @@ from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.lines import NO_CHECKPOINT
 
 if TYPE_CHECKING:
     from bftrainer.api.client import Client
-
-ANEW = "submit without --resume: it begins anew, or goes on from files that the script itself keeps elsewhere"
 
 
 @click.command("submit")
@@ -103,14 +102,11 @@ def _with_checkpoints(client: Client, trainer: str) -> int:
     try:
         left = any(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
-        raise BftrainerError(
-            f"trainer {found['id']} ({found['name']}) has no checkpoint that you can read: {folder}: "
-            f"{error.strerror}; {ANEW}"
-        ) from error
+        why = f"has no checkpoint that you can read: {folder}: {error.strerror}"
+        raise BftrainerError(NO_CHECKPOINT.say(id=found["id"], name=found["name"], why=why)) from error
     if not left:
-        raise BftrainerError(
-            f"trainer {found['id']} ({found['name']}) has left no checkpoint in {folder}; {ANEW}"
-        )
+        why = f"has left no checkpoint in {folder}"
+        raise BftrainerError(NO_CHECKPOINT.say(id=found["id"], name=found["name"], why=why))
     return int(found["id"])
 
 

@@ -17,6 +17,7 @@ from bftrainer.cli.shared.options import daemon_options
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.lines import PUBLIC_ADMIN
 
 if TYPE_CHECKING:
     from bftrainer.web.access import Access
@@ -69,10 +70,7 @@ def command(
         client = connect(config, state_dir)
         ask, status = partial(streamed, client), client.call("GET", "status")  # no page without a daemon
         if public and status["settings"]:  # only admins see them
-            raise BftrainerError(
-                "--public shows what the user who runs it may see, and you are an admin here: "
-                "run it as an account without trainers that is no admin"
-            )
+            raise BftrainerError(PUBLIC_ADMIN.say())
     bound = bind_loopback(port, "--port")
     access = Access(hosts_of(bound.getsockname()[1], public), public=bool(public))
     app = application(access, ask, record=recorded)

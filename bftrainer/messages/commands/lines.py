@@ -60,3 +60,39 @@ NO_TRIAL = Diagnostic(
     "Choose one that bftrainer study show --all {study} lists",
     "Trials are numbered in the order in which they begin.",
 )
+NOTHING_REPORTED = Diagnostic(
+    349,
+    "{name}: nothing is reported and stored yet",
+    "Call run.report in the script, and try again after some steps",
+    "Pictures and files are made of what the script reports: see [Metrics](metrics.md).",
+)
+NO_BATCH_SYSTEM = Diagnostic(
+    350,
+    "the scheduler {scheduler} is no batch system",
+    "Name one with --scheduler, such as slurm or lsf",
+    "Only a batch system has jobs, as pilots are, and nodes whose states can be recorded.",
+)
+NOT_RECORDED = Diagnostic(
+    351,
+    "a directory, but neither a daemon's (bftrainer.db) nor recorded (record-*.jsonl)",
+    "Name a log, a daemon's --state-dir, or the folder of bftrainer record",
+    "A replay plays again when nodes were idle, and reads that from one of these.",
+)
+NO_CHECKPOINT = Diagnostic(
+    352,
+    "trainer {id} ({name}) {why}",
+    "Submit without --resume: it begins anew, or goes on from files that the script itself keeps elsewhere",
+    "A trainer that ended before its first checkpoint has left nothing to go on from.",
+)
+PUBLIC_ADMIN = Diagnostic(
+    353,
+    "--public shows what the user who runs it may see, and you are an admin here",
+    "Run it as an account without trainers that is no admin",
+    "Admins see all trainers and settings, and everybody who opens the page would see them, too.",
+)
+NO_MESSAGE = Diagnostic(
+    354,
+    "there is no message {given!r}: ids stand at the end of messages, from {first} to {last}",
+    "Give one of them. Of a trainer tell bftrainer show, queue and events",
+    "The numbers have gaps, which are for later messages.",
+)

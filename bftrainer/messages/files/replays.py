@@ -18,9 +18,9 @@ SPECS_HAVE_CURVES = Diagnostic(
 )
 NO_WORK_OR_CURVE = Diagnostic(
     572,
-    "trainer {name!r}: a replay needs its work in samples and its curve",
+    "trainer {name!r} needs its work in samples and its curve, of whole nodes",
     "Add work: {{samples: N}} and curve: [[1, 100.0], [2, 190.0]], of nodes and samples/s",
-    "In a replay no script runs: how fast a trainer is, and when it has ended, follow from these.",
+    "Here no script runs: how fast a trainer is, and when it has ended, follow from these.",
 )
 NO_MEASUREMENTS_OF = Diagnostic(
     573,

@@ -98,8 +98,8 @@ def run(
     now, held, took, on = 0.0, Held(), [], []
     while unfinished := [job for job in all_ if job.ended is None]:
         if now > LONGEST_S:
-            job, why = f"job {unfinished[0].job.name!r}", f"has not ended after {now / 86400:.0f} days"
-            raise StuckError(NEVER_ENDS.say(jobs=job, why=why, more="a larger --cluster"))
+            who, why = f"job {unfinished[0].job.name!r}", f"has not ended after {now / 86400:.0f} days"
+            raise StuckError(NEVER_ENDS.say(jobs=who, why=why, more="a larger --cluster"))
         active = [job for job in unfinished if job.job.submitted <= now]
         if not active:
             first = min(job.job.submitted for job in unfinished)

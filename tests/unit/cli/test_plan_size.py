@@ -86,7 +86,7 @@ def test_a_spec_says_what_it_lacks(tmp_path: Path, missing: str) -> None:
     path.write_text("".join(line for line in SPEC.splitlines(keepends=True) if not line.startswith(missing)))
     found = plan(str(path))
     assert found.exit_code == 2, found.exception
-    assert "give curve: [[1, 100.0], [2, 190.0]]" in found.output
+    assert "curve: [[1, 100.0], [2, 190.0]]" in found.output
 
 
 @pytest.mark.parametrize(

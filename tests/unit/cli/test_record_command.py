@@ -42,4 +42,4 @@ def test_a_recorder_ends_in_order_and_what_it_wrote_can_be_read(
 
 def test_the_local_machine_plays_a_log_and_records_none(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["record", str(tmp_path), "--scheduler", "local"])
-    assert "there is nothing to record" in str(shown.exception)
+    assert "is no batch system" in str(shown.exception)

@@ -127,7 +127,7 @@ def test_a_sites_pilot_is_shown_as_its_users(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("os.geteuid", lambda: 0)
     error = shown().exception
     assert isinstance(error, BftrainerError)
-    assert "name one with --user" in str(error)
+    assert "mode site needs --user NAME" in str(error)
 
 
 @pytest.mark.usefixtures("slurm")
@@ -166,7 +166,7 @@ def test_looking_at_a_pilot_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_what_the_local_scheduler_plays_is_refused_for_slurm(tmp_path: Path, option: str) -> None:
     result = say("daemon", "--scheduler=slurm", option, "--state-dir", tmp_path)
     assert result.exit_code == 2
-    assert "is for --scheduler local; it is slurm" in result.output
+    assert "only with --scheduler local" in result.output
 
 
 def test_pilots_are_known_to_the_next_daemon_and_to_no_other(tmp_path: Path) -> None:

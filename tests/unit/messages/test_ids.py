@@ -15,8 +15,7 @@ PACKAGE = Path(bftrainer.__file__).parent
 PLACES = (
     "api/client.py",
     "api/follow.py",
-    "cli/shared",
-    "cli/studies",
+    "cli",
     "daemon/answers",
     "daemon/lanes.py",
     "daemon/studies",

@@ -409,7 +409,7 @@ def test_a_record_has_its_own_trainers_and_a_log_has_none(journal: Journal, tmp_
     assert refused.exit_code == 2
     assert "--t-fwd: not with a LOG" in refused.output
     (tmp_path / "log.csv").write_text("idle_start,idle_end,node\n1,2,a\n")
-    assert "--workload is needed" in CliRunner().invoke(replay, [str(tmp_path / "log.csv")]).output
+    assert "a replay needs --workload" in CliRunner().invoke(replay, [str(tmp_path / "log.csv")]).output
     (tmp_path / "other").mkdir()
     assert "neither a daemon's" in CliRunner().invoke(replay, [str(tmp_path / "other")]).output
 
