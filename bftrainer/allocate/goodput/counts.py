@@ -6,7 +6,8 @@ worker (Pollux, equation 15), and r the part of the time to come that a change o
     r = (h - restart) / h,    h = min(horizon, T + restart)
 
 where T is how long the trainer is expected to train on; r is 1 where n stays. Pollux's own objectives are
-sums as well: the weighted mean of r s (equation 14), and the final version's harmonic mean of r s.
+sums as well: the weighted mean of r s (equation 14), and the final version's harmonic mean of r s. Its own
+costs of a change are there for comparison, see `ChangeCost`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,18 @@ class GoodputAim(StrEnum):
     HARMONIC = "harmonic"
 
 
+class ChangeCost(StrEnum):
+    """What a trainer's speed-up loses where its workers change."""
+
+    TIME = "time"  # the part of the time to come in which it restarts
+    PENALTY = "penalty"  # a constant: RESTART_PENALTY of Pollux's first version
+    FACTOR = "factor"  # the part of its age that restarts have taken: REALLOC_FACTOR of the final version
+
+
+PENALTY = 0.25
+"""RESTART_PENALTY."""
+
+
 @dataclass(frozen=True, slots=True)
 class GoodputCandidate:
     """A trainer for which workers are chosen.
@@ -43,8 +56,9 @@ class GoodputCandidate:
         speedups: s(0..n_max), shape (n_max + 1,), 0 where it cannot use so many.
         held: Its workers now.
         work: What it is ranked by: the time (s) that the rest takes on one GPU, or the service it has had.
-        lasts_s: How long it is expected to train on.
+        lasts_s: How long it is expected to train on: as long as it has been there.
         served_s: GPU time that it has had (s).
+        changes: How often its workers have changed.
     """
 
     speedups: Floats
@@ -52,6 +66,7 @@ class GoodputCandidate:
     work: float
     lasts_s: float
     served_s: float = 0.0
+    changes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +81,7 @@ class GoodputObjective:
     restart_s: float = 30.0
     horizon_s: float = 300.0
     decay: float = 0.5
+    cost: ChangeCost = ChangeCost.TIME
 
 
 def weights_of(candidates: Sequence[GoodputCandidate], objective: GoodputObjective) -> Floats:
@@ -103,11 +119,22 @@ def choose_counts(
 
 def values(candidate: GoodputCandidate, objective: GoodputObjective) -> Floats:
     """What a candidate's speed-ups count with 0..n_max workers, without its weight."""
-    horizon = min(objective.horizon_s, candidate.lasts_s + objective.restart_s)
-    kept = np.full(len(candidate.speedups), (horizon - objective.restart_s) / horizon if horizon else 1.0)
-    if candidate.held < len(kept):
-        kept[candidate.held] = 1.0
-    speeds = kept * candidate.speedups
+    speeds = _after_change(candidate, objective)
+    if candidate.held < len(speeds):
+        speeds[candidate.held] = candidate.speedups[candidate.held]
     if objective.aim is GoodputAim.HARMONIC:
         return np.asarray(-1 / (speeds + NO_SPEED))
     return np.asarray(speeds**objective.power if objective.aim is GoodputAim.RANKED else speeds)
+
+
+def _after_change(candidate: GoodputCandidate, objective: GoodputObjective) -> Floats:
+    """What a candidate's speed-ups come to where each is a change."""
+    age, restart = candidate.lasts_s, objective.restart_s
+    if objective.cost is ChangeCost.PENALTY:
+        return np.maximum(candidate.speedups - PENALTY, 0.0)
+    if objective.cost is ChangeCost.FACTOR:
+        span, left = age + restart, age - candidate.changes * restart
+    else:
+        span = min(objective.horizon_s, age + restart)
+        left = span - restart
+    return np.asarray((max(left, 0.0) / span if span else 1.0) * candidate.speedups)

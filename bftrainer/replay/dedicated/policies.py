@@ -8,7 +8,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from bftrainer.allocate.goodput.counts import GoodputAim, GoodputCandidate, GoodputObjective, choose_counts
+from bftrainer.allocate.goodput.counts import (
+    ChangeCost,
+    GoodputAim,
+    GoodputCandidate,
+    GoodputObjective,
+    choose_counts,
+)
 from bftrainer.allocate.goodput.places import place
 from bftrainer.allocate.goodput.sizes import UtilityBounds
 from bftrainer.allocate.goodput.weights import expected_work
@@ -34,13 +40,14 @@ def policy_of(
     change_s: float = PUBLISHED.change_s,
     decay: float = 0.5,
     apart: bool = False,
+    cost: ChangeCost = ChangeCost.TIME,
 ) -> ClusterPolicy:
     """A new policy of this name: tiresias, optimus or goodput; the settings are those of goodput.
 
     `declared`: jobs have said how many epochs they train. `shared`: they share what they measure.
     `by_throughput`: the largest batches, and speed-ups of throughput alone. `utility`: nodes by their use.
     `decay`: of weights by service. `apart`: no two jobs of several nodes meet on one.
-    `change_s`: time (s) that a change of a job's workers is taken to cost it.
+    `change_s`: time (s) that a change of a job's workers is taken to cost it, and `cost` how that counts.
     """
     if name == "tiresias":
         return Tiresias()
@@ -48,7 +55,7 @@ def policy_of(
         return Optimus()
     if power is None:
         power = POWER_SHARED if shared else POWER
-    objective = GoodputObjective(aim=aim, power=power, restart_s=change_s, decay=decay)
+    objective = GoodputObjective(aim=aim, power=power, restart_s=change_s, decay=decay, cost=cost)
     goodput = Goodput(objective, declared=declared, by_throughput=by_throughput, apart=apart)
     return goodput if utility is None else Autoscaled(goodput, utility)
 
@@ -99,7 +106,8 @@ class Goodput:
         if self._declared:
             left = job.remaining / job.speed_alone if job.speed_alone else 0.0
         work = expected_work(job.gpu_s, left)
-        return GoodputCandidate(speedups(job, cluster), held, work, now - job.job.submitted, job.gpu_s)
+        age = now - job.job.submitted
+        return GoodputCandidate(speedups(job, cluster), held, work, age, job.gpu_s, job.starts)
 
 
 class Autoscaled:

@@ -47,9 +47,11 @@ def test_a_cluster_is_replayed_under_each_allocator(words: list[str], allocator:
     assert "of p" in table.output
 
 
-@pytest.mark.parametrize("objective", ["ranked", "weighted", "harmonic"])
-def test_the_objective_can_be_chosen(words: list[str], objective: str) -> None:
-    found = invoked([*words, "--goodput-objective", objective, "--json"])
+@pytest.mark.parametrize(
+    ("objective", "cost"), [("ranked", "time"), ("weighted", "penalty"), ("harmonic", "factor")]
+)
+def test_the_objective_can_be_chosen(words: list[str], objective: str, cost: str) -> None:
+    found = invoked([*words, "--goodput-objective", objective, "--change-cost", cost, "--json"])
     assert found.exit_code == 0, found.output
 
 

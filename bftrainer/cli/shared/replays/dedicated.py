@@ -28,7 +28,7 @@ SHAPE = re.compile(r"([1-9][0-9]{0,3})x([1-9])")
 POLLUX = "pollux:"
 MEASUREMENTS = "the folder with the measurements of the workload's programs"
 OF_GOODPUT = (
-    *("declared_epochs", "shared_profiles", "power", "goodput_objective", "largest_batches"),
+    *("declared_epochs", "shared_profiles", "power", "goodput_objective", "change_cost", "largest_batches"),
     *("low_utility", "high_utility", "min_nodes"),
 )
 ALSO_OF_CLUSTERS = ("allocator", "low_utility", "high_utility")
@@ -118,6 +118,13 @@ def _goodput_options() -> list[Callable[[F], F]]:
             "--goodput-objective",
             type=click.Choice(["ranked", "weighted", "harmonic"]),
             help="With --allocator goodput: speed-ups by rank, or Pollux's means of them.  [default: ranked]",
+        ),
+        click.option(
+            "--change-cost",
+            type=click.Choice(["time", "penalty", "factor"]),
+            help="With --allocator goodput: a change of workers costs the time in which a job restarts; or, "
+            "as in Pollux's versions, 0.25 of its speed-up, or the part of its age that restarts took.  "
+            "[default: time]",
         ),
         click.option(
             "--largest-batches",
@@ -266,7 +273,7 @@ def _replay(
 
 def _policy(allocator: str, given: dict[str, Any], nodes: int, change_s: float) -> ClusterPolicy:
     """The allocator of this name; `given` has the options of OF_GOODPUT, and a cluster so many nodes."""
-    from bftrainer.allocate.goodput.counts import GoodputAim
+    from bftrainer.allocate.goodput.counts import ChangeCost, GoodputAim
     from bftrainer.allocate.goodput.sizes import UtilityBounds
     from bftrainer.replay.dedicated.policies import policy_of
 
@@ -282,6 +289,7 @@ def _policy(allocator: str, given: dict[str, Any], nodes: int, change_s: float) 
         shared=given["shared_profiles"],
         power=given["power"],
         aim=GoodputAim(given["goodput_objective"] or "ranked"),
+        cost=ChangeCost(given["change_cost"] or "time"),
         by_throughput=given["largest_batches"],
         utility=None if low is None else UtilityBounds(low, high, least or 1, nodes),
         change_s=change_s,

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer.allocate.goodput.counts import (
+    ChangeCost,
     GoodputAim,
     GoodputCandidate,
     GoodputObjective,
@@ -19,14 +20,15 @@ from bftrainer.allocate.goodput.counts import (
 )
 
 CANDIDATES = st.builds(
-    lambda gains, held, work, lasts, served: GoodputCandidate(
-        np.array([0.0, *gains]), held, work, lasts, served
+    lambda gains, held, work, lasts, served, changes: GoodputCandidate(
+        np.array([0.0, *gains]), held, work, lasts, served, changes
     ),
     st.lists(st.floats(0.0, 4.0), min_size=1, max_size=5),
     st.integers(0, 6),
     st.floats(0.0, 1e5),
     st.floats(1e-3, 1e5),
     st.floats(0.0, 1e6),
+    st.integers(0, 9),
 )
 
 
@@ -50,11 +52,12 @@ def objective_of(
     st.integers(0, 9),
     st.sampled_from([0.5, 0.7, 1.0]),
     st.sampled_from(GoodputAim),
+    st.sampled_from(ChangeCost),
 )
 def test_no_other_counts_are_worth_more(
-    candidates: list[GoodputCandidate], size: int, power: float, aim: GoodputAim
+    candidates: list[GoodputCandidate], size: int, power: float, aim: GoodputAim, cost: ChangeCost
 ) -> None:
-    objective = GoodputObjective(aim=aim, power=power)
+    objective = GoodputObjective(aim=aim, power=power, cost=cost)
     chosen = choose_counts(candidates, size, objective)
     assert sum(chosen) <= size
     every = product(*(range(len(candidate.speedups)) for candidate in candidates))
@@ -69,6 +72,23 @@ def test_a_change_counts_by_the_time_that_it_leaves() -> None:
     )
     assert long.tolist() == pytest.approx([0, 1, (2 * 270 / 300) ** 0.5])
     assert short.tolist() == pytest.approx([0, 1, (2 * 30 / 60) ** 0.5])
+
+
+def test_pollux_costs_of_a_change_are_those_of_its_versions() -> None:
+    grows = np.array([0.0, 1.0, 2.0])
+    candidate = GoodputCandidate(grows, 1, 0.0, 270.0, changes=3)
+    penalty, factor = (
+        values(candidate, GoodputObjective(aim=GoodputAim.WEIGHTED, cost=cost))
+        for cost in (ChangeCost.PENALTY, ChangeCost.FACTOR)
+    )
+    assert penalty.tolist() == [0, 1, 1.75]
+    assert factor.tolist() == pytest.approx([0, 1, 2 * (270 - 3 * 30) / (270 + 30)])
+    new = GoodputCandidate(grows, 0, 0.0, 0.0, changes=9)
+    assert values(new, GoodputObjective(aim=GoodputAim.WEIGHTED, cost=ChangeCost.FACTOR)).tolist() == [
+        0,
+        0,
+        0,
+    ]
 
 
 def test_a_small_gain_moves_no_worker() -> None:
