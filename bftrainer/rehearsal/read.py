@@ -37,6 +37,25 @@ class ProcessEvents:
                 event["at"] = offset + event["n"]
                 since.append(event)
 
+    def shift(self, known: dict[str, int]) -> None:
+        """Where neither script nor library tells its place: it goes on after the step whose weights it begins
+        with. `known`: such steps of the processes before, by weights; its own are added."""
+        steps = [event for event in self.events if event["event"] == "step" and event["opt"] == 0]
+        first = next((e for e in self.events if e["event"] == "initial" and e["opt"] == 0), None)
+        tells = any(e["event"] == "said" and e["kind"] == "moved" for e in self.events)
+        if first is not None and not tells and steps and steps[0]["before"] is None:
+            offset = known.get(_weights(first), 0)
+            for event in self.events:
+                if event["event"] == "step":
+                    event["at"] += offset
+        for event in steps:
+            known.setdefault(_weights(event), event["at"])
+
+
+def _weights(event: Event) -> str:
+    """The weights that an event has, as a key."""
+    return json.dumps(event["params"])
+
 
 def processes_of(folder: Path) -> list[ProcessEvents]:
     """The processes of a run whose records lie in a folder, in the order of their starts. A line that a
@@ -63,8 +82,10 @@ def recorded(
 ) -> RunRecord:
     """The record of a run from the events of its processes. `events`: what was done to it; `more`: what is
     known otherwise."""
+    known: dict[str, int] = {}
     for process in processes:
         process.number()
+        process.shift(known)
     firsts = [event for each in processes for event in each.events if event["event"] == "initial"]
     first = next((event for event in firsts if event["opt"] == 0), {})
     figures, reported = _figures(processes)

@@ -45,6 +45,19 @@ def test_so_do_those_of_several_optimizers_and_of_a_script_that_reports_now_and_
     assert sorted(record.steps) == [(opt, 20 + n) for opt in (0, 1) for n in range(1, 5)]
 
 
+def test_a_script_that_tells_nothing_goes_on_after_the_step_whose_weights_it_has_loaded() -> None:
+    """As a script for torchrun that saves after each epoch, here of two steps; or from nothing."""
+
+    def process(begins: float, steps: int) -> ProcessEvents:
+        initial = {"event": "initial", "opt": 0, "names": [], "sizes": [], "kinds": [], "eps": 0.0}
+        events = [step(n, params=[[begins + n]]) for n in range(1, steps + 1)]
+        return ProcessEvents(events=[{**initial, "params": [[begins]], "at": 0}, *events])
+
+    for begins, furthest in ((2.0, 4), (0.0, 3)):
+        record = recorded("a", 1, [process(0.0, 3), process(begins, 2)])
+        assert [at for _, at in record.steps] == list(range(1, furthest + 1))
+
+
 def test_a_step_that_was_repeated_counts_as_it_was_taken_last() -> None:
     first = [step(n, n, rank=rank, size=2, rows=["old"], time=n) for n in (1, 2, 3) for rank in (0, 1)]
     again = [step(n, n + 1, rows=["new"], time=10.0 + n) for n in (1, 2)]
