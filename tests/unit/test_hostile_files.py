@@ -33,7 +33,7 @@ def submit(path: Path) -> None:
 @pytest.mark.parametrize("read", [logs.load, grid.read, storage.read, submit])
 def test_what_is_no_file_is_refused(tmp_path: Path, read: Callable[[Path], object]) -> None:
     for path in no_files(tmp_path):
-        with pytest.raises(BftrainerError, match=f"{path}: .*not a regular file"):
+        with pytest.raises(BftrainerError, match=f"{path}: .*no(t a)? regular file"):
             read(path)
 
 
@@ -43,7 +43,7 @@ def test_no_workload_is_read_of_what_is_no_file(tmp_path: Path, suffix: str) -> 
     os.mkfifo(path)
     curves = tmp_path / "curves.csv"
     curves.write_text("model,nodes,images_per_s\nm,1,10\n")
-    with pytest.raises(BftrainerError, match=f"{path}: .*not a regular file"):
+    with pytest.raises(BftrainerError, match=f"{path}: .*no(t a)? regular file"):
         workload.read(path, curves)
 
 
@@ -75,7 +75,7 @@ def test_a_table_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(workload, "MOST_ROWS", 2)
     path = tmp_path / "curves.csv"
     path.write_text("model,nodes,images_per_s\n" + "m,1,10\n" * 3)
-    with pytest.raises(BftrainerError, match=r"curves\.csv:4: more than 2 rows"):
+    with pytest.raises(BftrainerError, match=r"curves\.csv:4: 3 rows or more, and at most 2"):
         workload.rows(path, workload.CURVE_COLUMNS, "a table of curves")
 
 

@@ -69,7 +69,7 @@ NOTHING_REPORTED = Diagnostic(
 NO_BATCH_SYSTEM = Diagnostic(
     350,
     "the scheduler {scheduler} is no batch system",
-    "Name one with --scheduler, such as slurm or lsf",
+    "Name one with --scheduler: see bftrainer daemon --help",
     "Only a batch system has jobs, as pilots are, and nodes whose states can be recorded.",
 )
 NOT_RECORDED = Diagnostic(

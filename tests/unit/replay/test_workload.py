@@ -122,11 +122,11 @@ def test_specs_are_a_workload_too(tmp_path: Path) -> None:
     for text, said in (
         (
             good.replace("work: {samples: 9}, ", ""),
-            "trainer 'a': a replay needs its work in samples and its curve",
+            "trainer 'a' needs its work in samples and its curve",
         ),
         (
             good.replace(", curve: [[1, 5]]", ""),
-            "trainer 'a': a replay needs its work in samples and its curve",
+            "trainer 'a' needs its work in samples and its curve",
         ),
         (good.replace("max: 2", "max: 0"), "w.yaml:1: nodes.max: 0"),
     ):
