@@ -134,7 +134,7 @@ class StoreContract(StudyStoreContract):
     def test_names_are_unique_among_the_unfinished(self, reopen: Callable[[], Store]) -> None:
         store = reopen()
         first = store.submit(SPEC, 0.0)
-        with pytest.raises(NameTakenError, match=f"bftrainer cancel {first}$"):
+        with pytest.raises(NameTakenError, match=rf"bftrainer cancel {first}\b"):
             store.submit(SPEC, 1.0)
         assert len(store.trainers()) == 1
         end(store, first, 2.0)

@@ -252,12 +252,13 @@ class MemberGroup(SingleProcess):
             self._progress.tell("progress", *about, rate=None, problem="")
 
     def busy(self, seconds: float) -> None:
-        """As `SingleProcess.busy`. The speed is measured anew from its end on."""
+        """As `SingleProcess.busy`. It does not count in the speed."""
         if seconds:
             self._occupied.begin(seconds)
+            self._progress.paused(time.monotonic())
         else:
             self._occupied.end()
-            self._progress.restart(time.monotonic())
+            self._progress.goes_on(time.monotonic())
 
     def stop(self) -> None:
         """As `SingleProcess.stop`: said in the next step's exchange."""

@@ -54,25 +54,35 @@ class Progress:
         """Writes the checkpoints."""
         self._checkpoint_every_s = self._next_in_s = orders.checkpoint_every_s
         self._reported: Position | None = None
-        self._reported_at = self._saved_at = time.monotonic()
+        self._reported_at = self._saved_at = self._paused_at = time.monotonic()
+        self._paused_s = 0.0  # since the last report
         self._prepare_at = self._saved_at + min(PREPARE_S, orders.checkpoint_every_s / 2)
 
     def restart(self, now: float) -> None:
         """The members have changed: the speed is measured from `now` on."""
-        self._reported, self._reported_at = None, now
+        self._reported, self._reported_at, self._paused_s = None, now, 0.0
+
+    def paused(self, now: float) -> None:
+        """The script does something else from `now` on, until `goes_on`: that does not count in its speed."""
+        self._paused_at = now
+
+    def goes_on(self, now: float) -> None:
+        """It does not any more."""
+        self._paused_s += now - max(self._paused_at, self._reported_at)
 
     def after_step(self, committed: Position, now: float, generation: int, size: int) -> None:
         """Report and save, if it is time for that. Only for rank 0.
 
         `committed` is the last position that all members have reached for sure.
         """
-        if now - self._reported_at >= REPORT_EVERY_S:
+        trained_s = now - self._reported_at - self._paused_s
+        if trained_s >= REPORT_EVERY_S:
             rate = None
             if self._reported is not None:
-                rate = (committed.samples - self._reported.samples) / (now - self._reported_at)
+                rate = (committed.samples - self._reported.samples) / trained_s
             problem = self.saver.error
             self.tell("progress", generation, size, committed, rate=rate, problem=problem)
-            self._reported, self._reported_at = committed, now
+            self._reported, self._reported_at, self._paused_s = committed, now, 0.0
         if now >= self._prepare_at:
             self._prepare_at = math.inf
             self.saver.prepare()

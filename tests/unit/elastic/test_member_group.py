@@ -355,6 +355,24 @@ def test_the_speed_is_measured_anew_when_the_members_have_changed(member: Member
     assert [message["rate"] for message in agent.hear()] == [None, None, 5.0]
 
 
+def test_pauses_do_not_count_in_the_speed_and_however_many_there_are_progress_is_told(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, found, _ = member
+    monkeypatch.setattr(progress, "REPORT_EVERY_S", 0.5)
+    own, now = found._progress, time.monotonic()
+    own.restart(now)
+    for step in range(1, 21):  # 0.1 s each, and then 2 s of evaluation
+        now += 0.1
+        own.after_step(Position(step=step, samples=10 * step), now, 3, 2)
+        own.paused(now)
+        now += 2.0
+        own.goes_on(now)
+    until(lambda: len(agent.hear()) >= 3)
+    rates = [message["rate"] for message in agent.hear()]
+    assert rates[0] is None and rates[1:] == pytest.approx([100.0] * len(rates[1:]))
+
+
 def test_peers_learn_at_once_that_a_member_has_left_a_broken_group(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
