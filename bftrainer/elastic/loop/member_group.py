@@ -253,12 +253,11 @@ class MemberGroup(SingleProcess):
 
     def busy(self, seconds: float) -> None:
         """As `SingleProcess.busy`. It does not count in the speed."""
+        self._progress.busy(seconds, time.monotonic())
         if seconds:
             self._occupied.begin(seconds)
-            self._progress.paused(time.monotonic())
         else:
             self._occupied.end()
-            self._progress.goes_on(time.monotonic())
 
     def stop(self) -> None:
         """As `SingleProcess.stop`: said in the next step's exchange."""

@@ -62,13 +62,13 @@ class Progress:
         """The members have changed: the speed is measured from `now` on."""
         self._reported, self._reported_at, self._paused_s = None, now, 0.0
 
-    def paused(self, now: float) -> None:
-        """The script does something else from `now` on, until `goes_on`: that does not count in its speed."""
-        self._paused_at = now
-
-    def goes_on(self, now: float) -> None:
-        """It does not any more."""
-        self._paused_s += now - max(self._paused_at, self._reported_at)
+    def busy(self, seconds: float, now: float) -> None:
+        """The script does something else for so many seconds at most; 0: it goes on. That does not count in
+        its speed."""
+        if seconds:
+            self._paused_at = now
+        else:
+            self._paused_s += now - max(self._paused_at, self._reported_at)
 
     def after_step(self, committed: Position, now: float, generation: int, size: int) -> None:
         """Report and save, if it is time for that. Only for rank 0.

@@ -365,9 +365,9 @@ def test_pauses_do_not_count_in_the_speed_and_however_many_there_are_progress_is
     for step in range(1, 21):  # 0.1 s each, and then 2 s of evaluation
         now += 0.1
         own.after_step(Position(step=step, samples=10 * step), now, 3, 2)
-        own.paused(now)
+        own.busy(60.0, now)
         now += 2.0
-        own.goes_on(now)
+        own.busy(0.0, now)
     until(lambda: len(agent.hear()) >= 3)
     rates = [message["rate"] for message in agent.hear()]
     assert rates[0] is None and rates[1:] == pytest.approx([100.0] * len(rates[1:]))
