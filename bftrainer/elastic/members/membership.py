@@ -74,19 +74,17 @@ class Membership:
             published = self._published
             if self._stopped:
                 return generation + 1  # alone, that is agreed; with others, they will break away
-            if not self._keeps_state(holders):
-                return generation
-            if self._orders.node in published.leaving:
-                return published.generation
-            if self._formed is not None and self._formed.generation == published.generation:
-                return published.generation
-            return generation
+            is_ready = self._orders.node in published.leaving or (
+                self._formed is not None and self._formed.generation == published.generation
+            )
+            switches = is_ready and published.generation != generation and self._keeps_state(holders)
+            return published.generation if switches else generation
 
     def _keeps_state(self, holders: Collection[int]) -> bool:
         if self._entered is None:
             return True
         present, staying = self._entered[1], set(self._published.members)
-        return staying.isdisjoint(present.members) or any(present.node(rank) in staying for rank in holders)
+        return staying.isdisjoint(present.members) or not staying.isdisjoint(present.of_ranks(holders))
 
     def switch(self, generation: int) -> Group:
         """The group of a generation that all members have offered.
@@ -248,11 +246,12 @@ class Published:
 
     def nodes(self, ranks: Iterable[int]) -> int:
         """On how many nodes these ranks are."""
-        return len({self.node(rank) for rank in ranks})
+        return len(self.of_ranks(ranks))
 
-    def node(self, rank: int) -> str:
-        """The node of a rank."""
-        return self.members[bisect_right(list(accumulate(self._counts)), rank)]
+    def of_ranks(self, ranks: Iterable[int]) -> set[str]:
+        """The nodes of these ranks."""
+        ends = list(accumulate(self._counts))
+        return {self.members[bisect_right(ends, rank)] for rank in ranks}
 
     @property
     def _counts(self) -> Sequence[int]:
