@@ -37,6 +37,8 @@ MOST_SAID = 20_000
 """So many characters of an error of the daemon are shown."""
 
 Headers = Mapping[str, str] | Message
+HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+"""Of each request, with a credential for a daemon on another machine."""
 
 
 class DaemonError(BftrainerError):
@@ -177,17 +179,15 @@ class Client:
             raise DaemonError(_said(found) or self.no_daemons(f"status {answer.status} to {method} {path}"))
         return found, answer.headers
 
-    async def headers(self, method: str, target: str, data: bytes) -> dict[str, str]:
-        """The headers of a request, with a credential where the daemon is on another machine.
+    async def credential(self, method: str, target: str, data: bytes) -> dict[str, str]:
+        """The header that says who sends a request, where the daemon does not know it by its socket.
 
         Raises:
             MungeError: munge makes none.
         """
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        if self._munge is not None:
-            credential = await self._munge.encode(digest(method, target, data))
-            headers["Authorization"] = f"{SCHEME} {credential}"
-        return headers
+        if self._munge is None:
+            return {}
+        return {"Authorization": f"{SCHEME} {await self._munge.encode(digest(method, target, data))}"}
 
     def _send(
         self, method: str, target: str, data: bytes, deadline: float, allowance: Allowance
@@ -198,12 +198,12 @@ class Client:
             _BusyError: Nothing was done, and the request can be sent again.
             DaemonError: There is no answer, or none of a daemon.
         """
-        headers = asyncio.run(self.headers(method, target, data))
+        known = {} if self._munge is None else asyncio.run(self.credential(method, target, data))
         connection, is_sent = http.client.HTTPConnection(self.host), True
         try:
             connection.sock = self._connected(deadline)
             try:
-                connection.request(method, target, data or None, headers)
+                connection.request(method, target, data or None, HEADERS | known)
             except (BrokenPipeError, ConnectionResetError):  # it may have answered before it closed
                 is_sent = False
             answer = connection.getresponse()

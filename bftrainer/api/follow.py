@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from bftrainer.api.client import Client, DaemonError, target_of
+from bftrainer.api.client import HEADERS, Client, DaemonError, target_of
 from bftrainer.messages.commands.reaching import NO_DAEMONS_ANSWER
 
 MOST_BYTES = 100_000_000
@@ -45,7 +45,7 @@ async def streamed(
                 method,
                 URL(f"http://{client.host}{target}", encoded=True),
                 data=data,
-                headers=await client.headers(method, target, data),
+                headers=HEADERS | await client.credential(method, target, data),
                 allow_redirects=False,
             ) as answer,
         ):
