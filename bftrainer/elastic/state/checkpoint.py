@@ -14,6 +14,7 @@ import logging
 import os
 import pickle
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -149,10 +150,7 @@ class Checkpoints:
         base = _base_of(mark, self._trainer)
         if base is None:
             base = max((_numbers(path)[0] for path in _found(folder)), default=0)
-            partial = mark.with_name(f"{TRAINER}.{os.getpid()}")
-            with new_file(partial) as file:
-                file.write(json.dumps({"trainer": self._trainer, "base": base}).encode())
-            partial.replace(mark)
+            write_json(mark, {"trainer": self._trainer, "base": base})
         return base
 
 
@@ -165,6 +163,18 @@ def new_file(path: Path) -> BinaryIO:
     """
     path.unlink(missing_ok=True)
     return path.open("xb")
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a file as a whole, through one that is new, see `new_file`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    with new_file(partial) as file:
+        file.write(json.dumps(value).encode())
+    partial.replace(path)
 
 
 def _found(folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bftrainer.elastic.state.checkpoint import new_file
+from bftrainer.elastic.state.checkpoint import write_json
 from bftrainer.files import read_text
 
 WHOLE = "bftrainer-whole.json"
@@ -22,7 +22,7 @@ MOST_KB = 10_000
 
 def mark(folder: Path, noted: Mapping[str, Any]) -> None:
     """Mark a checkpoint as whole, and note this in it."""
-    _write(folder / WHOLE, noted)
+    write_json(folder / WHOLE, noted)
 
 
 def mark_of(folder: Path) -> Mapping[str, Any]:
@@ -43,7 +43,7 @@ def tidy(folder: Path, trainer: str) -> None:
     halves, others = _halves(folder), _others(folder, trainer)
     if others is None:
         with contextlib.suppress(OSError):  # on a full disk nothing is removed at the next start either
-            _write(folder / OTHERS, {"trainer": trainer, "names": sorted(halves)})
+            write_json(folder / OTHERS, {"trainer": trainer, "names": sorted(halves)})
         return
     for name in halves - others:
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -75,10 +75,3 @@ def _others(folder: Path, trainer: str) -> set[str] | None:
         return set(said["names"]) if said["trainer"] == trainer else None
     except (OSError, ValueError, KeyError, TypeError):  # none, or nothing that we have written
         return None
-
-
-def _write(path: Path, value: Mapping[str, Any]) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    with new_file(partial) as file:
-        file.write(json.dumps(value).encode())
-    partial.replace(path)
