@@ -64,7 +64,7 @@ def command(
     if not dry_run:
         raise BftrainerError(
             NEEDS.say(
-                command="admin pilot",
+                command="pilot",
                 option="--dry-run",
                 what="it shows a pilot, and the daemon alone submits them",
             )
