@@ -21,7 +21,7 @@ from bftrainer.settings.values import of_command
 
 if TYPE_CHECKING:
     from bftrainer.ports import Scheduler
-    from bftrainer.schedulers.shared.context import BatchScheduler
+    from bftrainer.schedulers.shared.batch import BatchScheduler, BatchView
     from bftrainer.settings.values import Settings
 
 TAG, SECRET, ANY_NODE = "0" * 32, "(secret)", "NODE"
@@ -76,16 +76,17 @@ def command(
     pilot = Pilot(tag=TAG, node=node, user=user or _pilot_user(settings))
     agents_at = ":".join(place_for_agents(settings))
     own = instance(settings.state_dir, create=False)
-    scheduler: BatchScheduler = import_module(kind.module).batch(settings, agents_at, own, WallClock())
+    make = import_module(kind.module).batch
+    scheduler: BatchScheduler[BatchView] = make(settings, agents_at, own, WallClock())
     hole_s, warning = _hole(scheduler, node)
     try:
-        words, besides, script = scheduler.request(pilot, SECRET, hole_s if limit is None else limit)
+        request = scheduler.request(pilot, SECRET, hole_s if limit is None else limit)
     except SchedulerError as error:
         raise BftrainerError(str(error)) from error
     if warning:
         say(f"warning: {warning}", err=True)
-    before = "".join(f"{name}={shlex.quote(value)} " for name, value in besides.items())
-    say(f"{before}{shlex.join(words)} <<'EOF'\n{script.rstrip()}\nEOF")
+    before = "".join(f"{name}={shlex.quote(value)} " for name, value in request.environ.items())
+    say(f"{before}{shlex.join(request.words)} <<'EOF'\n{request.stdin.rstrip()}\nEOF")
 
 
 def _pilot_user(settings: Settings) -> str:

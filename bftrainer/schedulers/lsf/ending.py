@@ -31,13 +31,11 @@ SLOW_S = 2.0
 """A bkill that takes longer as a user gets another one beside it."""
 PATIENT_S = 10.0
 """A job that we have told to end for so long gets SIGKILL."""
-REMEMBERED = 10_000
 
 
 class LsfJobEnder:
-    """Ends jobs. `run` runs a command, `as_user` says what runs one as a user. `ended` has the last
-    `REMEMBERED` jobs, with the monotonic time at which each was first told. `own`: whether LSF lets our own
-    account end other users' jobs; None: it has not been tried."""
+    """Ends jobs. `run` runs a command, `as_user` says what runs one as a user. `own`: whether LSF lets our
+    own account end other users' jobs; None: it has not been tried."""
 
     def __init__(
         self,
@@ -45,25 +43,21 @@ class LsfJobEnder:
         as_user: Callable[[str, Sequence[str]], list[str]],
     ) -> None:
         self._run, self._as_user = run, as_user
-        self.ended: dict[str, float] = {}
         self.own: bool | None = None
         self._hedge = Hedge(SLOW_S)
 
-    async def end(self, user: str, jobs: Collection[str]) -> str:
-        """End a user's jobs; returns why that failed, "" if it did not."""
-        now = time.monotonic()
-        for job in jobs:
-            self.ended.setdefault(job, now)
-        while len(self.ended) > REMEMBERED:
-            del self.ended[next(iter(self.ended))]
+    async def end(self, user: str, jobs: Collection[str], since: Mapping[str, float]) -> str:
+        """End a user's jobs, each of which was first told so at the monotonic time `since`; returns why that
+        failed, "" if it did not."""
+        overdue = {job for job in jobs if time.monotonic() - since[job] > PATIENT_S}
         names = sorted(jobs)
         parts = [names[i : i + commands.MOST_IDS] for i in range(0, len(names), commands.MOST_IDS)]
-        failed = await asyncio.gather(*(self._end(user, part, now) for part in parts))
+        failed = await asyncio.gather(*(self._end(user, part, overdue) for part in parts))
         return "; ".join(dict.fromkeys(why for why in failed if why))
 
-    async def _end(self, user: str, jobs: Sequence[str], now: float) -> str:
-        late = [job for job in jobs if now - self.ended.get(job, now) > PATIENT_S]
-        fresh = [job for job in jobs if job not in late]
+    async def _end(self, user: str, jobs: Sequence[str], overdue: Collection[str]) -> str:
+        late = [job for job in jobs if job in overdue]
+        fresh = [job for job in jobs if job not in overdue]
         try:
             if not user:
                 return await self._all_as(OURSELVES, late, fresh)

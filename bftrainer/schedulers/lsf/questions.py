@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +25,7 @@ from bftrainer.schedulers.lsf.rows import (
 )
 from bftrainer.schedulers.lsf.slow_queries import Rarely
 from bftrainer.schedulers.lsf.text import ends, gpus_text, hosts_text, jobs_text, queues_text
+from bftrainer.schedulers.shared.batch import TextThread
 from bftrainer.schedulers.shared.command import MOST_BYTES, CommandOutput
 from bftrainer.schedulers.shared.text import TextError
 
@@ -45,8 +45,8 @@ MOST_PLAN_KB = 64_000
 
 class Questions:
     """Asks LSF with commands from `folder` ("": from PATH), each for `timeout_s` at most, and reads the
-    answers in a thread of its own. `plan_file` is the planner's ("": none). Each host has `gpus` GPUs (None:
-    LSF says how many)."""
+    answers `apart`, in a thread of its own. `plan_file` is the planner's ("": none). Each host has `gpus`
+    GPUs (None: LSF says how many)."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Questions:
         self.scope, self._timeout_s, self._folder, self._plan_file = scope, timeout_s, folder, plan_file
         self._most_bytes = most_bytes
         self._environ = command.environment(environ)
-        self._reader = ThreadPoolExecutor(1, "lsf-text")
+        self.apart = TextThread("lsf-text")
         self._names_hosts = True  # whether bslots -l does
         self._each = gpus
         self._queues_known: Mapping[str, QueueRow] = {}
@@ -79,7 +79,7 @@ class Questions:
         self._queues.close()
         self._gpus.close()
         self._plans.close()
-        self._reader.shutdown(wait=False, cancel_futures=True)
+        self.apart.close()
 
     async def run(
         self,
@@ -210,10 +210,6 @@ class Questions:
             return known
         remembered = await self.run(self.path_of(commands.history(left)), question=True)
         return await self.apart(lambda: known | ends.of_jobs(left, "", remembered.out))
-
-    async def apart(self, work: Callable[[], Found]) -> Found:
-        """Read what a command printed, in a thread of our own: users can make it long."""
-        return await asyncio.get_running_loop().run_in_executor(self._reader, work)
 
     async def _asked(
         self, words: Sequence[str], read: Callable[[CommandOutput], Found]

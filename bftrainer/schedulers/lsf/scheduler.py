@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
+from bftrainer.errors import SchedulerError, UnsureError
 from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted
@@ -22,11 +21,9 @@ from bftrainer.schedulers.lsf.pilot import LsfPilotJob
 from bftrainer.schedulers.lsf.questions import Questions
 from bftrainer.schedulers.lsf.rows import LsfJobRow
 from bftrainer.schedulers.lsf.view import LsfOwnJobs, LsfView, Shown
-from bftrainer.schedulers.shared.cancelling import Cancelling
-from bftrainer.schedulers.shared.claims import ClaimPatience
+from bftrainer.schedulers.shared.batch import BatchScheduler, PilotRequest
+from bftrainer.schedulers.shared.claims import Claims, Known
 from bftrainer.schedulers.shared.command import CommandOutput
-from bftrainer.schedulers.shared.context import Request
-from bftrainer.schedulers.shared.times import shifted
 from bftrainer.schedulers.shared.users import as_user, own_name
 
 MISSES = 2
@@ -61,18 +58,16 @@ log = logging.getLogger(__name__)
 
 UNSEEN = Node(name="", state=NodeState.BUSY, cpus=1)
 """What is taken of a host that no poll has shown."""
+NONE = LsfView(Snapshot(time=0.0, nodes=()), Claims())
+"""What comes before the first poll."""
 NO_GPUS = (
     "share: gpu: neither bhosts -gpu nor lshosts -gpu tells of a GPU of any host; see why with `bftrainer "
     "lsf check`, or set lsf_gpus to the number of GPUs of each host"
 )
 
 
-class LsfScheduler:
-    """Implements `ports.Scheduler`; methods without another docstring do what it says there.
-
-    `launch` are patterns of hosts that only launch jobs. Hosts are kept free for a main job that should start
-    for `claim_patience_s`.
-    """
+class LsfScheduler(BatchScheduler[LsfView]):
+    """LSF as a batch system. `launch` are patterns of hosts that only launch jobs."""
 
     def __init__(
         self,
@@ -83,21 +78,15 @@ class LsfScheduler:
         claim_patience_s: float,
         clock: Clock,
     ) -> None:
+        super().__init__(clock, claim_patience_s)
         user = own_name()
-        self._job, self._questions, self._clock = job, questions, clock
+        self._job, self._questions = job, questions
         users = None if job.exec_prefix else frozenset({user})
         self._ours = LsfOwnJobs(job.instance, user, users, launch, job.launch_slots, job.gpus)
-        self._patience = ClaimPatience(claim_patience_s)
         self._ending = LsfJobEnder(questions.run, self._as)
-        self._cancelling = Cancelling(lambda: self._jobs, self.pilots, self._ending.end)
         self._gaps = Gaps()
-        self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
-        self._submitted: dict[str, tuple[Pilot, str]] = {}  # host -> the last pilot for it, and its job
-        self._seen: Mapping[str, Node] = {}  # as of the last poll
-        self._until: dict[str, float] = {}  # host -> when it is expected to be taken, on LSF's clock
-        self._kept: Mapping[str, str] = {}  # host whose pilots have ended for a main job -> that job
 
-    async def poll(self) -> Snapshot:
+    async def query(self, known: Callable[[float, float], Known]) -> LsfView:
         """The machine as LSF's commands show it now.
 
         Raises:
@@ -113,85 +102,58 @@ class LsfScheduler:
             raise SchedulerError(NO_GPUS)  # all pilots would be given up
         shown = Shown(hosts, jobs, queues, windows, plans, gpus)
         now, behind_s = self._clock.now(), self._clock.behind_s()  # LSF tells times of the machine's clock
-        known, before, kept = self._patience.known(now, behind_s), dict(self._until), self._kept
+        earlier, last = known(now, behind_s), (self.view or NONE).shifted(behind_s)
         view = await self._questions.apart(
             lambda: lsf_view.interpret(
-                shown, self._ours, now=now + behind_s, known=known, before=before, kept=kept
+                shown, self._ours, now=now + behind_s, known=earlier, before=last.until, kept=last.kept
             )
         )
-        self._remember(view, behind_s)
-        return replace(shifted(view.snapshot, -behind_s), asked_s=first.took_s + second.took_s)
+        asked_s = first.took_s + second.took_s
+        return replace(view, snapshot=replace(view.snapshot, asked_s=asked_s)).shifted(-behind_s)
 
-    async def pilots(self) -> tuple[Pilot, ...]:
+    async def listed(self) -> tuple[Pilot, ...]:
         """Our pilots among the jobs."""
-        jobs, _ = await self._list()
-        pilots = self._mine(jobs)
-        self._note(pilots)
-        return pilots
+        return self._mine((await self._list())[0])
 
-    async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
-        """Submit a pilot with bsub, as its user.
-
-        Raises:
-            NoRoomError: the last poll showed the host in use, or its hole is too short.
-            UnsureError: the job may have been accepted.
-            SchedulerError: it was refused.
-        """
-        if (node := self._seen.get(pilot.node)) and node.why:
-            raise NoRoomError(f"{pilot.node} is not free: {node.why}")
-        words, besides, script = self.request(pilot, secret, limit_s)
-        try:
-            done = await self._questions.run(words, stdin=script, besides=besides)
-        except SchedulerError as error:
-            raise UnsureError(str(error)) from error
-        said = f"{done.out}\n{done.err}"
-        number = answers.submitted(said)
-        if not number and answers.refused(said):
-            raise SchedulerError(f"bsub: {answers.why_refused(said)}")
-        if not number:
-            raise UnsureError(reason(done, f"bsub gave no job number: {answers.why_refused(said)!r}"))
-        # a user may have put any job's number there: the queue tells that of its pilot by name
-        if not pilot.user:
-            self._jobs.setdefault(pilot, set()).add(number)
-        self._submitted[pilot.node] = pilot, number
-
-    def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> Request:
-        """The command that submits a pilot, with slots and GPUs of its host, or those of a single GPU, as of
-        the last poll, its secret, and its standard input.
-
-        Raises:
-            SchedulerError: there can be no such pilot.
-        """
-        node = self._seen.get(pilot.node, UNSEEN)
+    def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> PilotRequest:
+        """The call of bsub, with slots and GPUs of the pilot's host, or those of a single GPU, as of the last
+        poll. The secret is in its environment: LSF shows the script to every user."""
+        nodes = {node.name: node for node in self.view.snapshot.nodes} if self.view else {}
+        node = nodes.get(pilot.node, UNSEEN)
         words = lsf_pilot.command(self._job, pilot, node.cpus, limit_s, gpus=node.gpus)
         share = 1.0
         if self._job.gpus:  # the pilots of all its host's GPUs have all its slots
             host = node_of(pilot.node)
-            slots = sum(own.cpus for name, own in self._seen.items() if node_of(name) == host)
+            slots = sum(own.cpus for name, own in nodes.items() if node_of(name) == host)
             share = node.cpus / max(1, slots)
         script = self._job.script(pilot, share, slots=str(node.cpus), gpus=str(node.gpus))
-        return self._as(pilot.user, words), lsf_pilot.secretly(secret), script
+        environ = lsf_pilot.secretly(secret)
+        return PilotRequest(words=self._as(pilot.user, words), stdin=script, environ=environ)
 
-    async def cancel(self, pilots: Sequence[Pilot]) -> None:
-        """Cancel pilots with bkill, each as its user.
+    async def order(self, request: PilotRequest) -> CommandOutput:
+        """Run bsub."""
+        return await self._questions.run(request.words, stdin=request.stdin, besides=request.environ)
 
-        Raises:
-            SchedulerError: some could not be cancelled. `KeptError` if a user may have kept some.
-        """
-        await self._cancelling.cancel(pilots)
+    def submitted(self, output: CommandOutput) -> str:
+        """The job's number that bsub printed."""
+        said = f"{output.out}\n{output.err}"
+        number = answers.submitted(said)
+        if not number and answers.refused(said):
+            raise SchedulerError(f"bsub: {answers.why_refused(said)}")
+        if not number:
+            raise UnsureError(reason(output, f"bsub gave no job number: {answers.why_refused(said)!r}"))
+        return number
 
-    async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
-        """Why pilots that are gone have failed, as long as LSF remembers their jobs; nothing of those that we
-        have killed."""
-        known = {pilot: self._number(pilot) for pilot in pilots}
-        numbers = {p: job for p, job in known.items() if job and job not in self._ending.ended}
-        if not numbers:
-            return {}
-        ends = await self._questions.ends(list(numbers.values()))
-        for pilot, job in numbers.items():
+    async def end(self, user: str, jobs: Collection[str]) -> str:
+        """End jobs with bkill."""
+        return await self._ending.end(user, jobs, self.ended)
+
+    async def causes(self, jobs: Mapping[Pilot, str]) -> Mapping[Pilot, str]:
+        """Why jobs have failed, as long as LSF remembers them."""
+        ends = await self._questions.ends(list(jobs.values()))
+        for pilot, job in jobs.items():
             log.debug("pilot %s, job %s: %s", pilot.node, job, ends[job].kind)
-        found = {pilot: lsf_pilot.failure(self._job, pilot, ends[job]) for pilot, job in numbers.items()}
-        return {pilot: why for pilot, why in found.items() if why}
+        return {pilot: lsf_pilot.failure(self._job, pilot, ends[job]) for pilot, job in jobs.items()}
 
     async def accounted(self, since: float) -> Accounted:
         """What bacct and bjobs say; where they do not answer, that they do not."""
@@ -201,11 +163,6 @@ class LsfScheduler:
         """End the thread that reads; commands do not outlive their calls."""
         self._questions.close()
 
-    def _number(self, pilot: Pilot) -> str:
-        """The job of a pilot, even of one that no poll has shown; "" if it is not known."""
-        last, number = self._submitted.get(pilot.node, (None, ""))
-        return pilot.job or (number if last == pilot else "")
-
     def _as(self, user: str, words: Sequence[str]) -> list[str]:
         return as_user(self._job.exec_prefix, user, self._questions.path_of(words))
 
@@ -213,20 +170,7 @@ class LsfScheduler:
         """The jobs, with our pilots that only this answer lacks."""
         jobs, asked = await self._questions.jobs(self._clock.now() + self._clock.behind_s())
         mine = {pilot.job for pilot in self._mine(jobs)}
-        return self._gaps.filled(jobs, mine, self._ending.ended), asked
+        return self._gaps.filled(jobs, mine, self.ended), asked
 
     def _mine(self, jobs: Sequence[LsfJobRow]) -> tuple[Pilot, ...]:
         return lsf_view.pilots(jobs, self._ours, self._clock.now())
-
-    def _remember(self, view: LsfView, behind_s: float) -> None:
-        self._note(view.snapshot.pilots)
-        self._seen = {node.name: node for node in view.snapshot.nodes}
-        ends = {node_of(node.name): node.until for node in view.snapshot.nodes}
-        self._until = {host: end for host, end in ends.items() if end is not None}
-        self._kept = view.kept
-        self._patience.remember(view.found, view.snapshot.time - behind_s)
-
-    def _note(self, pilots: Sequence[Pilot]) -> None:
-        self._jobs = defaultdict(set)
-        for pilot in pilots:
-            self._jobs[pilot].add(pilot.job)

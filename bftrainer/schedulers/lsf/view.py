@@ -14,6 +14,7 @@ from bftrainer.schedulers.lsf import values
 from bftrainer.schedulers.lsf.pilot import NAME, named
 from bftrainer.schedulers.lsf.queue import backfill_windows, claims, places
 from bftrainer.schedulers.lsf.rows import BackfillWindow, Gpus, HostRow, LsfJobRow, PlannedStart, QueueRow
+from bftrainer.schedulers.shared.batch import BatchView
 from bftrainer.schedulers.shared.claims import Claims, Known
 
 IDLE = frozenset({"ok", "closed_Full"})
@@ -61,12 +62,15 @@ class LsfOwnJobs:
 
 
 @dataclass(frozen=True, slots=True)
-class LsfView:
-    """One poll: the snapshot, what main jobs need, and for which job hosts are kept that give single GPUs."""
+class LsfView(BatchView):
+    """One poll, and for which job hosts are kept whose pilots of single GPUs have ended."""
 
-    snapshot: Snapshot
-    found: Claims
     kept: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def until(self) -> dict[str, float]:
+        """When hosts are expected to be taken."""
+        return {node_of(node.name): node.until for node in self.snapshot.nodes if node.until is not None}
 
 
 def interpret(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from bftrainer.model.machine import Pilot
 from bftrainer.ports import Clock, Scheduler, Store
 from bftrainer.settings.values import Settings
 
@@ -44,23 +43,6 @@ class Context:
     agents_at: str
     log: PlayedLog
     say: Callable[[str], None]
-
-
-Request = tuple[list[str], Mapping[str, str], str]
-"""A command line, what its environment has besides, and its standard input."""
-
-
-class BatchScheduler(Scheduler, Protocol):
-    """A scheduler whose pilots are batch jobs. Its module `make` also has `batch(settings, agents_at,
-    instance, clock)`, which makes one that creates nothing."""
-
-    def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> Request:
-        """The command that submits a pilot, what its environment has besides, and its standard input.
-
-        Raises:
-            SchedulerError: there can be no such pilot.
-        """
-        ...
 
 
 class Make(Protocol):

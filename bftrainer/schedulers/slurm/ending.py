@@ -27,13 +27,12 @@ STEPS = ("scancel", "--signal=997")
 AT_ONCE = ("scancel", "--batch", "--signal=KILL")
 SLOW_S = 1.0
 """A command that takes longer gets another one beside it."""
-REMEMBERED = 10_000
 
 
 class SlurmJobEnder:
     """Ends jobs. `run` runs a command, `as_user` says what runs one as a user.
 
-    `own`: Slurm lets our own account end other users' jobs. `ended` has the last `REMEMBERED` jobs.
+    `own`: Slurm lets our own account end other users' jobs.
     """
 
     def __init__(
@@ -43,13 +42,11 @@ class SlurmJobEnder:
     ) -> None:
         self._run, self._as_user = run, as_user
         self.own = False
-        self.ended: dict[str, None] = {}
         self._hedge = Hedge(SLOW_S)
 
     async def end(self, user: str, jobs: Collection[str], running: Collection[str]) -> str:
         """End a user's jobs, of which those of `running` can have steps; returns why that failed, "" if it
         did not."""
-        self.ended = dict.fromkeys([*self.ended, *jobs][-REMEMBERED:])
         if user and self.own and not await self._tried("", jobs, running):
             return ""
         return await self._hedge.first(user, lambda: self._tried(user, jobs, running))

@@ -11,20 +11,16 @@ import logging
 import os
 import secrets
 import socket
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
-from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
-from bftrainer.model.machine import Pilot, Snapshot
+from bftrainer.errors import SchedulerError, UnsureError
+from bftrainer.model.machine import Pilot
 from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Clock
-from bftrainer.schedulers.shared.cancelling import Cancelling
-from bftrainer.schedulers.shared.claims import ClaimPatience
+from bftrainer.schedulers.shared.batch import BatchScheduler, PilotRequest, TextThread
+from bftrainer.schedulers.shared.claims import Known
 from bftrainer.schedulers.shared.command import MOST_BYTES, CommandOutput
-from bftrainer.schedulers.shared.context import Request
 from bftrainer.schedulers.shared.instance import PREFIX
 from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.shared.users import as_user, own_name
@@ -44,7 +40,6 @@ from bftrainer.schedulers.slurm.rows import SlurmJobRow
 from bftrainer.schedulers.slurm.view import SlurmView
 
 log = logging.getLogger(__name__)
-Found = TypeVar("Found")
 
 UNANSWERED = (
     "Socket timed out",
@@ -56,12 +51,11 @@ UNANSWERED = (
 HOPELESS = b"slurm_load_"  # how scontrol says that slurmctld does not answer; it goes on asking for a while
 
 
-class SlurmScheduler:
-    """Implements `ports.Scheduler`; methods without another docstring do what it says there.
+class SlurmScheduler(BatchScheduler[SlurmView]):
+    """Slurm as a batch system.
 
     `watch` are the partitions whose nodes are seen; empty: the one of the pilots. `cloud`: those of state
-    CLOUD may be ours. Every command may take `command_timeout_s`; of a queue `most_bytes` are read. Nodes are
-    kept free for a main job that should start for `claim_patience_s`.
+    CLOUD may be ours. Every command may take `command_timeout_s`; of a queue `most_bytes` are read.
     """
 
     def __init__(
@@ -76,11 +70,10 @@ class SlurmScheduler:
         most_bytes: int = MOST_BYTES,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
+        super().__init__(clock, claim_patience_s)
         user = own_name()
-        self._job, self._clock = job, clock
-        self._timeout_s, self._patience = command_timeout_s, ClaimPatience(claim_patience_s)
-        self._most_bytes = most_bytes
-        self._reader = ThreadPoolExecutor(1, "slurm-text")
+        self._job, self._timeout_s, self._most_bytes = job, command_timeout_s, most_bytes
+        self._apart = TextThread("slurm-text")
         self._environ = command.environment(environ)  # also what pilots get, so nothing is added to it
         users = None if job.exec_prefix else frozenset({user})
         self._ours = SlurmOwnJobs(
@@ -97,21 +90,14 @@ class SlurmScheduler:
             here=names_of_here() if shut.is_loopback(job.daemon) else frozenset(),
         )
         self._ending = SlurmJobEnder(self._run, self._as)
-        self._cancelling = Cancelling(
-            lambda: self._jobs, self.pilots, lambda user, jobs: self._ending.end(user, jobs, self._running)
-        )
         self._warned = False
         self._cluster = ""  # ours by its name, where it is in a federation
         self._lax = ""  # how Slurm lets processes outlive their pilots
         self._learns: asyncio.Task[str] | None = None
         self._sees_all = False  # whether nothing was hidden from us when Slurm last answered anew
-        self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
-        self._running: set[str] = set()  # those jobs of them that run
-        self._submitted: dict[str, tuple[Pilot, str]] = {}  # node -> the last pilot for it, and its job
-        self._view: SlurmView | None = None  # as of the last poll
         self._dialect: Dialect | None = None  # of Slurm when it last answered anew
 
-    async def poll(self) -> Snapshot:
+    async def query(self, known: Callable[[float, float], Known]) -> SlurmView:
         """The machine as scontrol and squeue show it now."""
         if not self._sees_all:
             await self._see_all()
@@ -128,98 +114,67 @@ class SlurmScheduler:
             by_job, odd = await requests.ask(self._run, self._apart)
             jobs = requests.completed(jobs, by_job)
         now, behind_s = self._clock.now(), self._clock.behind_s()  # Slurm tells times of the machine's clock
-        known = self._patience.known(now, behind_s)
+        earlier = known(now, behind_s)
         try:
             view = await self._apart(
-                lambda: slurm_view.interpret(machine, jobs, self._ours, now=now + behind_s, known=known)
+                lambda: slurm_view.interpret(machine, jobs, self._ours, now=now + behind_s, known=earlier)
             )
         except TextError as error:
             raise SchedulerError(str(error)) from error
-        self._remember(view := view.shifted(-behind_s))
+        if not self._warned and any(node.why == shut.UNREACHED for node in view.snapshot.nodes):
+            self._warned = True
+            log.warning("agents on the nodes cannot reach %s: set address (or listen)", self._job.daemon)
         self._sees_all = True
-        return replace(view.snapshot, asked_s=shown.took_s + asked.took_s, unseen=unseen(asked) or odd)
+        asked_s, beyond = shown.took_s + asked.took_s, unseen(asked) or odd
+        view = replace(view, snapshot=replace(view.snapshot, asked_s=asked_s, unseen=beyond))
+        return view.shifted(-behind_s)
 
-    async def pilots(self) -> tuple[Pilot, ...]:
+    async def listed(self) -> tuple[Pilot, ...]:
         """Our pilots in the queue."""
-        pilots = slurm_ours.pilots((await self._queue())[0], self._ours)
-        self._note(pilots)
-        return pilots
+        return slurm_ours.pilots((await self._queue())[0], self._ours)
 
-    async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
-        """Submit a pilot with sbatch, as its user.
-
-        Raises:
-            NoRoomError: the last poll showed the node in use, or its hole is too short.
-            UnsureError: the job may have been accepted.
-            SchedulerError: it was refused.
-        """
-        if self._view and (why := self._view.why(pilot.node)):
-            raise NoRoomError(f"{pilot.node} is not free: {why}")
-        words, _, script = self.request(pilot, secret, limit_s)
-        try:
-            done = await self._run(words, script)
-        except SchedulerError as error:
-            raise UnsureError(str(error)) from error
-        if done.code != 0:
-            kind = UnsureError if any(words in done.err for words in UNANSWERED) else SchedulerError
-            raise kind(reason(done, "sbatch failed"))
-        number = done.out.strip().partition(";")[0]
-        if not number.isdecimal():
-            raise UnsureError(f"sbatch gave no job number: {done.out.strip()[:80]!r}")
-        # a user may have put any job's number there: the queue tells that of its pilot by name
-        if not pilot.user:
-            self._jobs.setdefault(pilot, set()).add(number)
-        self._submitted[pilot.node] = pilot, number
-
-    def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> Request:
-        """The command that submits a pilot, with the limit of the partition as of the last poll, nothing
-        besides, and its standard input.
-
-        Raises:
-            SchedulerError: there can be no such pilot.
-        """
-        room = self._view.room(pilot.node) if self._view else slurm_pilot.PilotResources()
+    def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> PilotRequest:
+        """The call of sbatch, with the limit of the partition as of the last poll. The secret is in the
+        script, which Slurm shows to nobody else."""
+        room = self.view.room(pilot.node) if self.view else slurm_pilot.PilotResources()
         words = slurm_pilot.command(self._job, pilot, limit_s, room, self._cluster)
-        return self._as(pilot.user, words), {}, self._job.script(pilot, room.share, secret=secret)
+        script = self._job.script(pilot, room.share, secret=secret)
+        return PilotRequest(words=self._as(pilot.user, words), stdin=script)
 
-    async def cancel(self, pilots: Sequence[Pilot]) -> None:
-        """Cancel pilots with scancel, each as its user.
+    async def order(self, request: PilotRequest) -> CommandOutput:
+        """Run sbatch."""
+        return await self._run(request.words, request.stdin, b"", **request.environ)
 
-        Raises:
-            SchedulerError: some could not be cancelled. `KeptError` if a user may have kept some.
-        """
-        await self._cancelling.cancel(pilots)
+    def submitted(self, output: CommandOutput) -> str:
+        """The job's number that sbatch printed."""
+        if output.code != 0:
+            kind = UnsureError if any(words in output.err for words in UNANSWERED) else SchedulerError
+            raise kind(reason(output, "sbatch failed"))
+        number = output.out.strip().partition(";")[0]
+        if not number.isdecimal():
+            raise UnsureError(f"sbatch gave no job number: {output.out.strip()[:80]!r}")
+        return number
 
-    async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
-        """Why pilots that are gone have failed, as long as slurmctld remembers their jobs; nothing of those
-        that we have killed."""
-        known = {pilot: self._number(pilot) for pilot in pilots}
-        numbers = {p: job for p, job in known.items() if job and job not in self._ending.ended}
-        if not numbers:
-            return {}
-        asked = "".join(f"show job {number}\n" for number in numbers.values())
+    async def end(self, user: str, jobs: Collection[str]) -> str:
+        """End jobs with scancel."""
+        running = {pilot.job for pilot in self.seen if not pilot.pending}
+        return await self._ending.end(user, jobs, running)
+
+    async def causes(self, jobs: Mapping[Pilot, str]) -> Mapping[Pilot, str]:
+        """Why jobs have failed, as long as slurmctld remembers them."""
+        asked = "".join(f"show job {job}\n" for job in jobs.values())
         ends = text.ends((await self._run(["scontrol", "-a", "-o"], asked)).out)
-        found = {p: slurm_pilot.failure(self._job, p, ends[n]) for p, n in numbers.items() if n in ends}
-        return {pilot: why for pilot, why in found.items() if why}
+        return {p: slurm_pilot.failure(self._job, p, ends[job]) for p, job in jobs.items() if job in ends}
 
     async def accounted(self, since: float) -> Accounted:
         """What sacct says; where slurmdbd is missing, that it is."""
         return await accounting.ask(self._run, self._apart, self._clock, since)
 
-    def _number(self, pilot: Pilot) -> str:
-        """The job of a pilot, even of one that no poll has shown; "" if it is not known."""
-        last, number = self._submitted.get(pilot.node, (None, ""))
-        return pilot.job or (number if last == pilot else "")
-
     async def close(self) -> None:
         """End the thread that reads; commands do not outlive their calls."""
-        self._reader.shutdown(wait=False, cancel_futures=True)
+        self._apart.close()
         if self._learns is not None:
             self._learns.cancel()
-
-    async def _apart(self, work: Callable[[], Found]) -> Found:
-        """Read what a command printed, in a thread of our own: users can make it long."""
-        return await asyncio.get_running_loop().run_in_executor(self._reader, work)
 
     def _as(self, user: str, words: Sequence[str]) -> list[str]:
         return as_user(self._job.exec_prefix, user, words)
@@ -274,26 +229,8 @@ class SlurmScheduler:
             log.debug("squeue: a job that cannot be read: %s", line)
         return jobs, done
 
-    def _remember(self, view: SlurmView) -> None:
-        self._note(view.snapshot.pilots)
-        self._view = view
-        if not self._warned and any(node.why == shut.UNREACHED for node in view.snapshot.nodes):
-            self._warned = True
-            log.warning("agents on the nodes cannot reach %s: set address (or listen)", self._job.daemon)
-        self._patience.remember(view.found, view.snapshot.time)
-
-    def _note(self, pilots: Sequence[Pilot]) -> None:
-        self._running = {pilot.job for pilot in pilots if not pilot.pending}
-        self._jobs = defaultdict(set)
-        for pilot in pilots:
-            self._jobs[pilot].add(pilot.job)
-
     async def _run(
-        self,
-        words: Sequence[str],
-        stdin: str = "",
-        hopeless: bytes = b"",
-        **more: str,
+        self, words: Sequence[str], stdin: str = "", hopeless: bytes = b"", **more: str
     ) -> CommandOutput:
         environ = {**self._environ, **more}
         done = await command.run(words, environ, self._timeout_s, stdin=stdin, hopeless=hopeless)

@@ -10,9 +10,9 @@ from math import inf
 
 from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
+from bftrainer.schedulers.shared.batch import BatchView
 from bftrainer.schedulers.shared.claims import Claims, Known
 from bftrainer.schedulers.shared.text import TextError
-from bftrainer.schedulers.shared.times import shifted
 from bftrainer.schedulers.slurm.dialect import NODE_FLAGS, NODE_STATES
 from bftrainer.schedulers.slurm.own_jobs import JobQueue, SlurmOwnJobs
 from bftrainer.schedulers.slurm.own_jobs import queue as of_queue
@@ -36,31 +36,24 @@ ends is not known. Else we would give its node back, and submit the next one, ag
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmView:
-    """One poll: the snapshot, and what the scheduler object needs to remember of it."""
+class SlurmView(BatchView):
+    """One poll, with what pilots may have.
 
-    snapshot: Snapshot
-    found: Claims  # what main jobs that should start now need
-    pilot_partition_max_s: float | None
-    parts: Mapping[str, Remaining] = field(
-        default_factory=dict
-    )  # node -> what a pilot may have of it, if not all
-    shares: Mapping[str, float] = field(default_factory=dict)  # node -> of its machine's cores, if not all
+    Attributes:
+        longest_s: The longest time limit of the pilots' partition; None: it has none.
+        parts: Node -> what a pilot may have of it, if not all.
+        shares: Node -> the share of its machine's cores, if not all.
+    """
 
-    def why(self, name: str) -> str:
-        """Why a node is not ours; "" if it is, or is not seen."""
-        return next((node.why for node in self.snapshot.nodes if node.name == name), "")
+    longest_s: float | None = None
+    parts: Mapping[str, Remaining] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=dict)
 
     def room(self, name: str) -> PilotResources:
         """What there is for a pilot on a node."""
-        gres = next((node.gres for node in self.snapshot.nodes if node.name == name), "")
-        return PilotResources(
-            self.pilot_partition_max_s, gres, self.parts.get(name), self.shares.get(name, 1.0)
-        )
-
-    def shifted(self, seconds: float) -> SlurmView:
-        """The same with all times later by so much."""
-        return replace(self, snapshot=shifted(self.snapshot, seconds))
+        node = self.node(name)
+        gres = node.gres if node else ""
+        return PilotResources(self.longest_s, gres, self.parts.get(name), self.shares.get(name, 1.0))
 
 
 def interpret(

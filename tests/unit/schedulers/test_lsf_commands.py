@@ -121,7 +121,6 @@ def test_no_pilot_on_a_host_that_is_not_free(tmp_path: Path) -> None:
 
 
 def test_a_pilot_is_told_and_then_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ending, "PATIENT_S", 0.0)
     calls = tmp_path / "calls"
     bsub = f"cat > {tmp_path}/script; echo 'Job <12> is submitted to queue <killable>.'"
 
@@ -129,7 +128,7 @@ def test_a_pilot_is_told_and_then_killed(tmp_path: Path, monkeypatch: pytest.Mon
         await made.poll()
         await made.submit(PILOT, "secret")
         await made.cancel([PILOT])
-        await asyncio.sleep(0.01)
+        monkeypatch.setattr(ending, "PATIENT_S", 0.0)
         await made.cancel([PILOT])
 
     body = f'echo "$@" >> {calls}; echo "Job <12> is being terminated"'

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -56,7 +57,7 @@ class Account:
         return str(made.id)
 
     def end(self, job: str) -> str:
-        return asyncio.run(self.ending.end("alice", [job]))
+        return asyncio.run(self.ending.end("alice", [job], {job: time.monotonic()}))
 
     def as_user(self) -> int:
         return sum(words[0] == "sudo" for words in self.ran)

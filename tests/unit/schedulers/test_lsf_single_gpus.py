@@ -267,12 +267,13 @@ def test_a_poll_shows_gpus_and_a_pilot_gets_what_it_showed(tmp_path: Path) -> No
 
     async def story() -> tuple[tuple[Node, ...], list[str]]:
         nodes = (await made.poll()).nodes
-        words, _, script = made.request(Pilot(tag="0" * 32, node="a:1"), "secret")
+        request = made.request(Pilot(tag="0" * 32, node="a:1"), "secret")
+        script = request.stdin
         assert "* 500 / 1000" in script and "OMP_NUM_THREADS" in script, "of the host's cores the half"
         with pytest.raises(NoRoomError, match="a:2: no such GPU"):
             made.request(Pilot(tag="0" * 32, node="a:2"), "secret")
         await made.close()
-        return nodes, words
+        return nodes, request.words
 
     nodes, words = asyncio.run(story())
     assert [(node.name, node.why) for node in nodes] == [("a:0", ""), ("a:1", "")]

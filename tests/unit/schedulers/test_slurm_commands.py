@@ -75,7 +75,7 @@ def test_a_pilot_of_a_federation_is_offered_to_our_own_cluster_alone(commands: C
     pilot = replace(PILOT, node="n6")
     asyncio.run(scheduler.submit(pilot, "secret"))
     assert "--clusters=alpha" in commands.calls()[-1].split()
-    assert "--clusters" not in " ".join(commands.scheduler().request(pilot, "secret")[0])
+    assert "--clusters" not in " ".join(commands.scheduler().request(pilot, "secret").words)
 
 
 def test_a_squeue_that_fails_in_its_long_format_is_told_and_the_poll_goes_on(commands: Commands) -> None:

@@ -36,7 +36,7 @@ def ends(commands: Commands, scheduler: SlurmScheduler | None = None) -> str:
 
     async def scenario() -> None:
         found = scheduler or commands.scheduler(SITE)
-        found._note([ANNS])
+        found._see([ANNS])
         await found.cancel([ANNS])
 
     try:
@@ -65,7 +65,7 @@ def test_a_job_that_waits_has_no_steps(commands: Commands) -> None:
 
     async def scenario() -> None:
         scheduler = commands.scheduler(SITE)
-        scheduler._note([replace(ANNS, pending="Resources")])
+        scheduler._see([replace(ANNS, pending="Resources")])
         await scheduler.cancel([ANNS])
         assert await scheduler.failures([ANNS]) == {}, "those that are killed have not failed"
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from bftrainer.model.machine import Claim, Snapshot
 from bftrainer.model.main_jobs import Accounted
+from bftrainer.schedulers.shared.batch import BatchView
 from bftrainer.schedulers.shared.claims import Claims
-from bftrainer.schedulers.shared.times import shifted
 from bftrainer.schedulers.slurm.check import accounting
 from bftrainer.schedulers.slurm.queue.main_jobs import LATELY_S, shown, waiting
 from tests.support.slurm_samples import MAIN_JOB
@@ -36,11 +36,11 @@ def test_jobs_that_could_start_and_those_that_just_have_are_shown() -> None:
 
 def test_times_move_with_the_clock() -> None:
     ready = Claims(ready=frozenset({"1"}))
-    snapshot = Snapshot(time=NOW, nodes=(), main=shown([RUNNING, PENDING], ready, NOW))
-    running, pending = shifted(snapshot, -5.0).main
+    view = BatchView(Snapshot(time=NOW, nodes=(), main=shown([RUNNING, PENDING], ready, NOW)), ready)
+    running, pending = view.shifted(-5.0).snapshot.main
     assert (running.started, running.submitted) == (990.0, 985.0)
     assert (pending.started, pending.submitted) == (None, 985.0)
-    assert shifted(snapshot, 0.0) is snapshot
+    assert view.shifted(0.0) is view
 
 
 def test_sacct_counts_the_main_jobs_that_started() -> None:

@@ -57,6 +57,13 @@ def queue(version: str) -> tuple[SlurmJobRow, ...]:
     return rows
 
 
+def unfree(view: SlurmView, name: str) -> str:
+    """Why a node is not ours; "" if it is."""
+    node = view.node(name)
+    assert node
+    return node.why
+
+
 def view(version: str) -> SlurmView:
     now = max(job.start or 0 for job in queue(version) if job.state == "RUNNING") + 5
     return interpret(
@@ -285,7 +292,7 @@ def test_a_job_in_a_state_of_a_later_slurm_waits_or_has_its_nodes(nodes: str, st
 def test_a_node_in_a_state_of_a_later_slurm_is_not_ours_but_may_be_a_main_jobs(state: str) -> None:
     nodes = BATCH.format("n1", state, 0) + BATCH.format("n2", "ALLOCATED", 4)
     alone = claims(MAIN_JOB, nodes, "n2")
-    assert alone.why("n1") and [claim.nodes for claim in alone.snapshot.claims] == [{"n2"}]
+    assert unfree(alone, "n1") and [claim.nodes for claim in alone.snapshot.claims] == [{"n2"}]
     both = claims(replace(MAIN_JOB, count=2, all_cpus=2), nodes, "n2")
     assert [claim.nodes for claim in both.snapshot.claims] == [{"n2"}], "it could start on both"
 
@@ -298,7 +305,7 @@ def test_a_partition_of_an_unknown_preempt_mode_is_taken_to_preempt_nothing(mode
         (BATCH.format("n1", "IDLE", 0) + REST).replace("PreemptMode=CANCEL", f"PreemptMode={mode}")
     )
     ours = SlurmOwnJobs("0a1b2c3d", "root", None, "backfill", preempted=True)
-    assert (interpret(shown, [], ours, now=0.0).why("n1") == "") is held
+    assert (unfree(interpret(shown, [], ours, now=0.0), "n1") == "") is held
 
 
 @pytest.mark.parametrize("config", ["", "SLURM_VERSION = later\n", "SLURM_VERSION           = 30.11.1\n"])
