@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
-from tests.support.site import Site, running_at_will
+from tests.support.site import SCRIPTS, Site, running_at_will
 from tests.support.waiting import LONG_S
 
 SAMPLES = 400
@@ -97,6 +100,24 @@ def test_an_exchange_in_a_hook_is_whole_although_a_node_was_lost_in_it(nodes: st
         assert site.until_ended("t")["status"] == "completed"
         assert (where / "killed").exists()
         assert json.loads((where / "sums.json").read_text()) == [40.0] * 8
+
+
+def test_a_node_that_dies_between_two_optimisers_steps_for_one_loss_changes_no_weights(
+    tmp_path: Path,
+) -> None:
+    by_hand, where = tmp_path / "by-hand", tmp_path / "where"
+    for folder in (by_hand, where):
+        folder.mkdir()
+    command = [sys.executable, str(SCRIPTS / "between.py"), str(by_hand)]
+    subprocess.run(command, cwd=by_hand, check=True, timeout=LONG_S)
+    with running_at_will("a", "b") as site:
+        site.change(give="ab")
+        site.submit("t", "between.py", str(where), n_max=2)
+        assert site.until_ended("t")["status"] == "completed"
+    assert (where / "killed").exists()
+    alone, found = (torch.load(folder / "weights.pt") for folder in (by_hand, where))
+    for name, expected in alone.items():
+        torch.testing.assert_close(found[name], expected, rtol=1e-12, atol=1e-14)
 
 
 def test_a_trainer_ends_when_a_node_leaves_after_rank_0_has_ended(site: Site) -> None:

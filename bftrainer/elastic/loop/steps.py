@@ -234,7 +234,6 @@ class StepTaker:
         turn = self.turn
         assert turn is not None  # noqa: S101  within a turn
         try:
-            self._peers.group.check()
             if self._exchanges_little:
                 self._peers.agree()
             self._averaging.finish(name)

@@ -14,12 +14,15 @@ from typing import Any, Protocol
 
 import torch
 
-from bftrainer.elastic.members.group import Group
+from bftrainer.elastic.members.group import Group, GroupBroken
 from bftrainer.elastic.state.leaves import as_real
 from bftrainer.elastic.train.overlapped import Overlapped, Watch
 from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import Trained
 from bftrainer.messages.arguments import DDP_NOT_AVERAGED, DDP_SEVERAL, DDP_WRAPPED
+
+Own = list[tuple[torch.Tensor, int] | None]
+"""A rank's own gradients, each with what tells whether it has changed since."""
 
 
 class Averaging(Protocol):
@@ -100,10 +103,16 @@ class Flat:
         """As `Averaging.absent`: a missing gradient counts as zeros."""
 
     def finish(self, name: str) -> None:
-        """As `Averaging.finish`. A parameter without a gradient on any rank keeps none: a count for each
-        parameter is exchanged, too."""
-        if self._group.size == 1:
-            return
+        """As `Averaging.finish`."""
+        if self._group.size > 1:
+            self.put(self.exchanged())
+
+    def exchanged(self) -> torch.Tensor:
+        """The means of all gradients over the global batch, as `put` takes them.
+
+        Raises:
+            GroupBroken: a member was lost.
+        """
         for p in self._trainable.unknown():  # to ranks that receive the state, which do not run the script
             p.grad = None
         if self.watch is not None:
@@ -113,6 +122,15 @@ class Flat:
         if self.sums is not None:
             flat, sums = flat[: -len(self.sums)], flat[-len(self.sums) :]
             self.sums.copy_(sums)
+        return flat
+
+    def own(self) -> Own:
+        """This rank's own gradients."""
+        return [None if p.grad is None else (p.grad, p.grad._version) for p in self._parameters]
+
+    def put(self, flat: torch.Tensor) -> None:
+        """Make means the parameters' gradients. A parameter without one on any rank keeps none: a count for
+        each parameter is exchanged, too."""
         present = flat[-len(self._parameters) :]
         start = 0
         for p, there in zip(self._parameters, present.tolist(), strict=True):
@@ -175,7 +193,11 @@ def _sparse_again(mean: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 class Each:
     """The gradients of one optimiser after the other, in the order in which the script steps them. A rank
-    without samples has to run the script, too: nothing else knows that order."""
+    without samples has to run the script, too: nothing else knows that order.
+
+    Where one loss has gradients for several optimisers, all are exchanged before the first of them steps. If
+    a member is lost between two steps, its share of them could not be computed again: weights are others.
+    """
 
     needs_batch, averages, overlaps = True, True, False
 
@@ -183,13 +205,21 @@ class Each:
         self.model = trained.model
         self.watch: Watch | None = None
         self.sums: torch.Tensor | None = None
-        self._flats = {
-            name: Flat(self.model, trainable, [p for group in one.param_groups for p in group["params"]])
+        self._group = Group(0, 0, 1)
+        steps = {
+            name: [p for group in one.param_groups for p in group["params"]]
             for name, one in trained.optimizers.items()
         }
+        self._flats = {name: Flat(self.model, trainable, among) for name, among in steps.items()}
+        ids = {name: {id(p) for p in among} for name, among in steps.items()}
+        self._apart = {
+            name: [other for other in ids if ids[name].isdisjoint(ids[other])] for name in ids
+        }  # of two that step the same parameters, the second has other gradients
+        self._early: dict[str, tuple[Own, torch.Tensor]] = {}
 
     def begin(self, group: Group, weight: float, only: int | None = None) -> None:
         """As `Averaging.begin`. Others' stand-ins say which parameters have a gradient, too."""
+        self._group, self._early = group, {}
         for flat in self._flats.values():
             flat.begin(group, weight)
 
@@ -201,8 +231,40 @@ class Each:
         """As `Averaging.absent`: never the case."""
 
     def finish(self, name: str) -> None:
-        """As `Averaging.finish`."""
-        self._flats[name].finish(name)
+        """As `Averaging.finish`. It does not fail where the means have come with another optimiser's."""
+        if self._group.size == 1:
+            return
+        early = self._early.pop(name, None)
+        if early is None or self._has_changed(name, early[0]):
+            self._flats[name].put(self._exchanged(name))
+        else:
+            self._flats[name].put(early[1])
+
+    def _exchanged(self, name: str) -> torch.Tensor:
+        """The means of an optimiser's gradients; those of others that are there, too, are kept."""
+        flat, others = self._flats[name], [each for each in self._apart[name] if each not in self._early]
+        there = [float(any(self._flats[other].own())) for other in others]
+        flat.sums = torch.tensor(there) if there else None  # all ranks exchange what any of them has
+        means = flat.exchanged()
+        for other, ranks in zip(others, () if flat.sums is None else flat.sums.tolist(), strict=True):
+            if ranks:
+                self._early[other] = self._flats[other].own(), self._flats[other].exchanged()
+        return means
+
+    def _has_changed(self, name: str, own: Own) -> bool:
+        """Whether any rank has computed on its gradients since they were averaged. Where a member is lost,
+        each goes by its own."""
+        now = self._flats[name].own()
+        is_same = all(
+            a is b if a is None or b is None else a[0] is b[0] and a[1] == b[1]
+            for a, b in zip(own, now, strict=True)
+        )
+        others = torch.tensor([float(not is_same)])
+        try:
+            self._group.sum_up(others)
+        except GroupBroken:
+            return not is_same
+        return bool(others)
 
 
 class ByScript:
@@ -229,6 +291,7 @@ class ByScript:
 
     def finish(self, name: str) -> None:
         """As `Averaging.finish`: the script does it, but for `sums`."""
+        self._group.check()
         if self.sums is not None:
             self._group.sum_up(self.sums)
 

@@ -89,6 +89,7 @@ class Overlapped:
             GroupBroken: a member was lost during the backward pass.
             RuntimeError: the script's forward pass went past DDP, so that nothing was averaged.
         """
+        self._group.check()
         if self._broken is not None:
             raise GroupBroken(self._broken)
         if not self._is_averaged:

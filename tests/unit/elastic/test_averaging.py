@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
-from bftrainer.elastic.members.group import Group
+from bftrainer.elastic.members.group import Group, GroupBroken
 from bftrainer.elastic.state.position import Position
 from bftrainer.elastic.train import average
 from bftrainer.elastic.train.batches import IndexedBatches
@@ -177,3 +179,61 @@ def test_sparse_gradients_are_averaged_and_stay_sparse(tied: bool, batch: int) -
         if not tied:
             rows = [one.coalesce().indices()[0].tolist() for one in (found, expected)]
             assert rows[0] == rows[1]
+
+
+def of_one_loss(
+    meanwhile: Callable[[Group, dict[str, torch.nn.Linear]], object],
+) -> tuple[dict[str, float], dict[str, float]]:
+    """What two ranks have as gradients of a weight of 1 for each of two optimisers of one loss, 3 and 5
+    times their samples 2 and 4, where `meanwhile` happens when the first has stepped."""
+
+    def gradients(group: Group) -> dict[str, float]:
+        models = {name: torch.nn.Linear(1, 1, bias=False) for name in ("first", "second")}
+        sgd = {name: torch.optim.SGD(one.parameters(), lr=1.0) for name, one in models.items()}
+        averaging = average.chosen(trained(models, sgd, None), False, True, Trainable(models, 0))
+        averaging.begin(group, 0.5)
+        x = torch.tensor([[2.0], [4.0]])[group.rank : group.rank + 1]
+        (3.0 * models["first"](x) + 5.0 * models["second"](x)).sum().backward()
+        averaging.finish("first")
+        found = {"first": models["first"].weight.grad.item()}
+        sgd["first"].step()
+        sgd["first"].zero_grad()
+        meanwhile(group, models)
+        if group.failure == "closed":
+            return found
+        averaging.finish("second")
+        return found | {"second": models["second"].weight.grad.item()}
+
+    return on_two_ranks(gradients)
+
+
+def dies(group: Group, models: dict[str, torch.nn.Linear]) -> None:
+    if group.rank == 1:
+        group.close()
+
+
+def test_gradients_of_one_loss_for_two_optimisers_survive_a_loss_between_their_steps() -> None:
+    left, lost = of_one_loss(dies)
+    assert left == {"first": 9.0, "second": 15.0}
+    assert lost == {"first": 9.0}
+
+
+def test_they_are_those_of_the_global_batch() -> None:
+    assert of_one_loss(lambda *_: None) == ({"first": 9.0, "second": 15.0},) * 2
+
+
+def test_what_a_script_does_to_them_between_the_steps_counts() -> None:
+    def halves(group: Group, models: dict[str, torch.nn.Linear]) -> None:
+        if group.rank == 1:
+            models["second"].weight.grad.mul_(0.5)
+
+    assert of_one_loss(halves) == ({"first": 9.0, "second": 10.0},) * 2
+
+
+def test_what_was_changed_before_a_loss_cannot_be_averaged() -> None:
+    def computes_anew(group: Group, models: dict[str, torch.nn.Linear]) -> None:
+        models["second"].weight.grad = torch.ones(1, 1)
+        dies(group, models)
+
+    with pytest.raises(GroupBroken):
+        of_one_loss(computes_anew)
