@@ -10,12 +10,14 @@ import asyncio
 from collections import deque
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol
 
 from aiohttp import web
 
 from bftrainer.api.answers import PIECE, TAKEN_S, Answers, pieces
 from bftrainer.api.callers import Caller
+from bftrainer.api.transport.admission import BusyError
 from bftrainer.errors import BftrainerError
 
 PARTS = ("status", "decisions", "nodes", "studies", "trainers")
@@ -30,16 +32,27 @@ SLOW = "you read too slowly: ask again for the whole state"
 OVER = "ask again for the whole state, as every reader does now and then"
 
 
+class HasState(Enum):
+    """What of the state a reader has been given."""
+
+    NOTHING, PART, ALL = "nothing", "a part", "all"
+
+
 @dataclass(slots=True, eq=False)
 class FeedReader:
-    """One reader, and the events that wait for it: `QUEUE_BYTES` at most beside its first one."""
+    """One reader, and the events that wait for it: `QUEUE_BYTES` at most beside its first one, the state,
+    which may come in parts."""
 
     caller: Caller
     parts: tuple[str, ...]
-    began: bool = False
+    given: HasState = HasState.NOTHING
+    inside: bool = False
+    """Whether what was taken from here last is the beginning of the state."""
     ended: str = ""
     """Why it has to begin again; empty: it goes on."""
     _waiting: deque[bytes] = field(default_factory=deque)
+    _parts: int = 0
+    """So many parts of the state wait; they come first, and have no part in `_size`."""
     _size: int = 0
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -53,16 +66,19 @@ class FeedReader:
         """A word for all callers that are told the same."""
         return f"{self.caller.user} (admin)" if self.caller.admin else self.caller.user
 
-    def put(self, event: bytes) -> None:
-        """Have an event wait for the reader; beyond the bound everything is dropped, and it begins again."""
+    def put(self, event: bytes, *, more: bool = False) -> None:
+        """Have an event wait for the reader; beyond the bound everything is dropped, and it begins again.
+        `more`: this is the beginning of the state, whose rest is put next."""
         if self.ended:
             return
-        first, self.began = not self.began, True
-        if not first and self._size + len(event) > QUEUE_BYTES:
+        follows = self.given is HasState.ALL
+        if follows and self._size + len(event) > QUEUE_BYTES:
             self.end(SLOW)
             return
         self._waiting.append(event)
-        self._size += 0 if first else len(event)
+        self._size += len(event) if follows else 0
+        self._parts += not follows
+        self.given = HasState.PART if more else HasState.ALL
         self._wake.set()
 
     def end(self, why: str) -> None:
@@ -71,19 +87,24 @@ class FeedReader:
         self._waiting.clear()
         self._wake.set()
 
-    async def next(self, first: bool = False) -> bytes | None:
-        """Return the next event, or a beat after `BEAT_S` without one; None: the reader begins again."""
+    async def next(self) -> bytes | None:
+        """Return the next event, or a beat after `BEAT_S` without one; None: the reader begins again. The
+        state may come in two parts."""
         while not self._waiting:
             if self.ended:
                 return None
             self._wake.clear()
             try:
-                async with asyncio.timeout(None if first else BEAT_S):
+                async with asyncio.timeout(BEAT_S if self.given is HasState.ALL else None):
                     await self._wake.wait()
             except TimeoutError:
                 return b": beat\n\n"
         event = self._waiting.popleft()
-        self._size -= 0 if first else len(event)
+        if self._parts:
+            self._parts -= 1
+            self.inside = bool(self._parts) or self.given is HasState.PART
+        else:
+            self._size -= len(event)
         return event
 
 
@@ -133,35 +154,46 @@ async def send_feed(request: web.Request, caller: Caller, feed: Feed, answers: A
         BusyError: the client's user, or all users, have too many streams or large answers under way.
     """
     reader = feed.join(caller, parts_of(request))
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+    response.force_close()
     try:
-        first = await reader.next(first=True)
-        response = web.StreamResponse(
-            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
-        )
-        response.force_close()
-        large = len(first or b"") > PIECE
-        with answers.counted(caller.user, len(first or b"")) if large else nullcontext():
-            await _sent(request, response, first)
         until = asyncio.get_running_loop().time() + LIFE_S
+        state = True
         while (found := await reader.next()) is not None:
-            await _sent(request, response, found)
+            with answers.counted(caller.user, len(found)) if state and len(found) > PIECE else nullcontext():
+                await _sent(request, response, found)
+            state = reader.inside
             if asyncio.get_running_loop().time() > until:
                 reader.end(OVER)
         if reader.ended == SLOW:
             feed.slow(reader)
-        await _sent(request, response, event("again", b'{"reason": "%s"}' % reader.ended.encode()))
-    except TimeoutError:
+        await _ended(request, response, reader)
+    except (TimeoutError, BusyError) as error:
+        if isinstance(error, BusyError) and not response.prepared:
+            raise
         feed.slow(reader)
-        if request.transport is not None:
-            request.transport.abort()
+        _cut(request)
     finally:
         feed.leave(reader)
     return response
 
 
-async def _sent(request: web.Request, response: web.StreamResponse, data: bytes | None) -> None:
+async def _ended(request: web.Request, response: web.StreamResponse, reader: FeedReader) -> None:
+    """Have a client begin again; one that has a part of the state alone finds that out by itself."""
+    if reader.inside:
+        _cut(request)
+    else:
+        await _sent(request, response, event("again", b'{"reason": "%s"}' % reader.ended.encode()))
+
+
+def _cut(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
+
+
+async def _sent(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
     async with asyncio.timeout(TAKEN_S):
         if not response.prepared:
             await response.prepare(request)
-        for piece in pieces(data or b""):
+        for piece in pieces(data):
             await response.write(piece)

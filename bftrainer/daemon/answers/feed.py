@@ -2,7 +2,8 @@
 
 While there are readers, the picture is made anew again and again, in a thread of its own, which gives way to
 the event loop. The work is bounded by time, not by size: it takes a share of a core at most, so on a large
-machine changes come less often. Each reader is told what its user may know.
+machine changes come less often. Of a new picture readers are told the nodes before the trainers are looked
+at. Each reader is told what its user may know.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bftrainer.api.callers import Caller
 from bftrainer.api.listing import dumps
-from bftrainer.api.stream import OVER, FeedReader
+from bftrainer.api.stream import OVER, FeedReader, HasState
 from bftrainer.api.transport.admission import BusyError
 from bftrainer.daemon.answers.trainers import Trainers, TrainersNow
 from bftrainer.daemon.answers.views.changes import FeedLine, private
@@ -27,7 +28,14 @@ from bftrainer.daemon.answers.views.feed import (
     node_line,
     status_of_feed,
 )
-from bftrainer.daemon.answers.views.picture import FeedChange, FeedPicture, change_event, state_event
+from bftrainer.daemon.answers.views.picture import (
+    FeedChange,
+    FeedPicture,
+    change_event,
+    state_begin,
+    state_event,
+    state_rest,
+)
 from bftrainer.daemon.answers.views.pool import StatusView
 from bftrainer.daemon.answers.views.studies import study_row
 from bftrainer.daemon.answers.views.trainers import TrainerView, listed_view
@@ -143,11 +151,14 @@ class LiveFeed:
                 fresh = (began := time.monotonic()) >= due
                 moment = self._moment() if fresh else None
                 status = await self._status()
-                readers = [(reader, reader.began) for reader in self._readers if not reader.ended]
-                told, took_s = await thread.run("", partial(self._made, moment, status, readers))
+                new = moment is not None and self._picture.is_new
+                if moment is not None and new:
+                    told = await thread.run("", partial(self._begun, moment, status, self._open()))
+                    await self._tell(told, more=True)
+                told, took_s = await thread.run("", partial(self._made, moment, status, self._open()))
                 await self._tell(told)
-                if fresh:
-                    due = began + max(PERIOD_S, took_s / CORE_SHARE)
+                if fresh:  # what is made once does not count
+                    due = began + max(PERIOD_S, 0.0 if new else took_s / CORE_SHARE)
                 await self._pause(due)
         except Exception:
             log.exception("the feed of changes fails; its readers begin again")
@@ -176,9 +187,13 @@ class LiveFeed:
         except TimeoutError:
             return
 
-    async def _tell(self, told: dict[FeedReader, bytes]) -> None:
+    def _open(self) -> list[tuple[FeedReader, HasState]]:
+        """Return the readers that go on, each with what it was given up to now."""
+        return [(reader, reader.given) for reader in self._readers if not reader.ended]
+
+    async def _tell(self, told: dict[FeedReader, bytes], *, more: bool = False) -> None:
         for place, (reader, text) in enumerate(told.items(), start=1):
-            reader.put(text)
+            reader.put(text, more=more)
             if place % PUT_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
@@ -221,28 +236,42 @@ class LiveFeed:
 
     # in the thread
 
+    def _begun(
+        self, moment: _Moment, status: dict[str, bytes], readers: Sequence[tuple[FeedReader, HasState]]
+    ) -> dict[FeedReader, bytes]:
+        """Begin a new picture; return what can be told of its state before its trainers are looked at."""
+        picture = self._picture
+        picture.seq, picture.is_new = picture.seq + 1, False
+        self._looked(moment, status)
+        new = [reader for reader, given in readers if given is HasState.NOTHING]
+        return _for_each(new, partial(state_begin, picture))
+
     def _made(
         self,
         moment: _Moment | None,
         status: dict[str, bytes],
-        readers: Sequence[tuple[FeedReader, bool]],
+        readers: Sequence[tuple[FeedReader, HasState]],
     ) -> tuple[dict[FeedReader, bytes], float]:
         """Return what each reader is told now, and the processor time (s) that the picture took."""
         began, picture = time.thread_time(), self._picture
         told: dict[FeedReader, bytes] = {}
+        of = {given: [reader for reader, has in readers if has is given] for given in HasState}
         if moment is not None:
-            changed = self._looked(moment, status)
+            trainers = picture.trainers.update(moment.keys, self._trainer_rows(moment))
+            changed = replace(self._looked(moment, status), trainers=trainers)
             took_s = time.thread_time() - began
-            if changed:
+            if changed and of[HasState.ALL]:
                 picture.seq += 1
-                told = _for_each([r for r, has in readers if has], partial(change_event, picture, changed))
+                told = _for_each(of[HasState.ALL], partial(change_event, picture, changed))
         else:
             picture.status |= {name: text for name, text in status.items() if name not in picture.status}
             took_s = 0.0
-        told |= _for_each([r for r, has in readers if not has], partial(state_event, picture))
+        told |= _for_each(of[HasState.PART], partial(state_rest, picture))
+        told |= _for_each(of[HasState.NOTHING], partial(state_event, picture))
         return told, took_s
 
     def _looked(self, moment: _Moment, status: dict[str, bytes]) -> FeedChange:
+        """Look at all but the trainers."""
         picture, now = self._picture, moment.now
         holders = {node: t for t in now.state.active.values() for node in t.nodes}
         pool = now.state.pool
@@ -254,7 +283,7 @@ class LiveFeed:
 
         known = {name for name, text in status.items() if picture.status.get(name) != text}
         changed = FeedChange(
-            trainers=picture.trainers.update(moment.keys, self._trainer_rows(moment)),
+            trainers={},
             nodes=picture.nodes.update(
                 {node.name: None for node in moment.seen},
                 ((node.name, own := facts(node), partial(node_line, own)) for node in moment.seen),

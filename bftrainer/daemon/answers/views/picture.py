@@ -10,11 +10,17 @@ from bftrainer.api.listing import dumps, joined
 from bftrainer.api.stream import event
 from bftrainer.daemon.answers.views.changes import Changes, FeedRows, K, all_of, of_user
 
+LAST = "trainers"
+"""The part that a state ends with."""
+ROWS, END = b', "trainers": [', b"}\n\n"
+
 
 @dataclass(slots=True)
 class FeedPicture:
-    """All that is told. `status`: as each group of callers is told it; `decisions`: how many there were."""
+    """All that is told. `status`: as each group of callers is told it; `decisions`: how many there were;
+    `is_new`: nothing was looked at yet."""
 
+    is_new: bool = True
     seq: int = 0
     trainers: FeedRows[int] = field(default_factory=FeedRows)
     nodes: FeedRows[str] = field(default_factory=FeedRows)
@@ -70,6 +76,17 @@ def state_event(picture: FeedPicture, user: str | None, group: str, parts: tuple
         "decisions": lambda: str(picture.decisions).encode(),
     }
     return _Told({part: made[part]() for part in parts}).event("state", picture.seq)
+
+
+def state_begin(picture: FeedPicture, user: str | None, group: str, parts: tuple[str, ...]) -> bytes:
+    """Return the beginning of `state_event`, up to the trainers: they may be many, and take long to make."""
+    head = state_event(picture, user, group, tuple(part for part in parts if part != LAST))
+    return head.removesuffix(END) + (ROWS if LAST in parts else b"")
+
+
+def state_rest(picture: FeedPicture, user: str | None, group: str, parts: tuple[str, ...]) -> bytes:
+    """Return what comes after `state_begin`."""
+    return (all_of(picture.trainers, user).removeprefix(b"[") if LAST in parts else b"") + END
 
 
 def change_event(
