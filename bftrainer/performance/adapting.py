@@ -1,8 +1,9 @@
 """Goodput of trainers whose batch adapts: from what their runs report and the times of their steps. Pure.
 
 Pollux's model (`goodput`) is fitted to the times of steps with all batches so far, of the trainer and of
-others of its program; of the trainer alone where others run another version of it. With the trainer's noise
-it says which batch the run would choose on each number of nodes, and what that is worth.
+others of its program; of the trainer alone where others run another version of it. Where it is off, these
+times are followed (`goodput_times`). With the trainer's noise it says which batch the run would choose on
+each number of nodes, and what that is worth.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from bftrainer.model.trainer import AdaptingBatch, Observations, Points
 from bftrainer.performance.goodput import BatchLimits, GoodputError, GoodputModel, SystemModel
 from bftrainer.performance.goodput_fit import IterationTime, fit
+from bftrainer.performance.goodput_times import MeasuredSystem, measured
 from bftrainer.performance.observe import Kind
 
 MISFIT = math.log(2)
@@ -56,6 +58,13 @@ def system_of(times: Times) -> SystemModel | None:
     return found if _off(times, found) <= MISFIT else None
 
 
+@lru_cache(maxsize=1024)
+def _followed(times: Times) -> MeasuredSystem | None:
+    """The same, as it follows these times."""
+    system = system_of(times)
+    return None if system is None else measured(system, times)
+
+
 def _off(times: Times, system: SystemModel) -> float:
     """The root mean square of the logarithms by which times are off from a model."""
     columns = np.array([(t.nodes, t.workers, t.batch, t.iteration_s) for t in times]).T
@@ -84,7 +93,7 @@ def goodputs(batch: AdaptingBatch, times: Times, nodes: tuple[int, ...]) -> Poin
 
     It is 0 where there are more workers than the largest batch has samples.
     """
-    system = system_of(times)
+    system = _followed(times)
     if system is None or batch.noise is None or not nodes:
         return ()
     limits = BatchLimits(initial=batch.initial, most=batch.most, local_most=batch.most_at_once)

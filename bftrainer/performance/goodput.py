@@ -8,8 +8,9 @@ seconds, batches in samples. All functions take numbers or arrays that broadcast
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -82,6 +83,15 @@ class SystemModel:
         longer, shorter = np.maximum(gradient, sync), np.minimum(gradient, sync)
         overlapped = longer * (1 + (shorter / longer) ** self.gamma) ** (1 / self.gamma)
         return np.asarray(np.asarray(accumulation) * gradient + overlapped)
+
+
+class IterationTimes(Protocol):
+    """What says how long an iteration takes: a fitted model, or one that follows measurements."""
+
+    def iteration_time(
+        self, nodes: Numbers, workers: Numbers, batch: Numbers, accumulation: Numbers = 0
+    ) -> Floats:
+        """T_iter, in s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +181,7 @@ class GoodputModel:
         GoodputError: a noise scale that is NaN or below 0.
     """
 
-    system: SystemModel
+    system: IterationTimes
     limits: BatchLimits
     phi: float | None
     seen: float = math.inf
@@ -210,8 +220,10 @@ class GoodputModel:
         nodes, workers = np.broadcast_arrays(np.asarray(nodes), np.asarray(workers))
         if not np.all((nodes >= 1) & (nodes <= workers)):
             raise GoodputError(f"{workers} workers on {nodes} nodes; each node has one or more")
-        batch, accumulation, possible = batches(self.limits, workers, 1 if self.phi is None else CANDIDATES)
-        found = np.where(possible, self.goodput(nodes, workers, batch, accumulation), 0.0)
+        sizes = (tuple(nodes.ravel().tolist()), tuple(workers.ravel().tolist()), workers.shape)
+        noiseless = replace(self, phi=None if self.phi is None else 0.0)
+        batch, accumulation, total, speed = _options(noiseless, *sizes)
+        found = speed if self.phi is None else speed * efficiency(self.phi, self.limits.initial, total)
         best = np.argmax(found, axis=0)[np.newaxis]
         return BatchChoice(*(np.take_along_axis(x, best, 0)[0] for x in (found, batch, accumulation)))
 
@@ -229,6 +241,20 @@ class GoodputModel:
         if self.alone <= 0:
             raise GoodputError(f"no batch within {self.limits} suits a single worker")
         return np.asarray(self.best(nodes, workers).goodput / self.alone)
+
+
+@lru_cache(maxsize=256)
+def _options(
+    model: GoodputModel, nodes: tuple[int, ...], workers: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
+    """The `batches` of so many workers, with the global one of each and its samples/s, 0 if not possible.
+
+    The noise changes with each epoch; all this stays, for every trainer of a program.
+    """
+    n, k = (np.array(sizes).reshape(shape) for sizes in (nodes, workers))
+    batch, accumulation, possible = batches(model.limits, k, 1 if model.phi is None else CANDIDATES)
+    speed = np.where(possible, model.throughput(n, k, batch, accumulation), 0.0)
+    return batch, accumulation, k * batch * (accumulation + 1), speed
 
 
 def batches(

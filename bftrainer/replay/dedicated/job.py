@@ -10,9 +10,10 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
-from bftrainer.performance import goodput_fit
-from bftrainer.performance.goodput import BatchLimits, GoodputModel, SystemModel, gain, noise_scale, split
+from bftrainer.performance import goodput_fit, goodput_times
+from bftrainer.performance.goodput import BatchLimits, GoodputModel, gain, noise_scale, split
 from bftrainer.performance.goodput_fit import IterationTime
+from bftrainer.performance.goodput_times import MeasuredSystem
 from bftrainer.replay.dedicated.programs import MeasuredProgram, Placement
 from bftrainer.replay.dedicated.workload import SubmittedJob
 
@@ -66,14 +67,14 @@ def placed(nodes: Nodes) -> Placement:
 
 @dataclass
 class Profile:
-    """The times that jobs of one program have measured, and the model that fits them.
+    """The times that jobs of one program have measured, and the model that follows them.
 
     One job has it alone, or all jobs of the program share it. `first_phi`: the noise scale (samples) that
     a job began with.
     """
 
     seen: dict[tuple[int, int, int], IterationTime] = field(default_factory=dict)
-    system: SystemModel | None = None
+    system: MeasuredSystem | None = None
     first_phi: float | None = None
 
     def add(self, nodes: int, workers: int, batch: int, step: float, sync: float) -> None:
@@ -87,7 +88,9 @@ class Profile:
             expected = float(self.system.iteration_time(nodes, workers, batch))
             if abs(expected / step - 1) < SURPRISE:
                 return
-        self.system = goodput_fit.fit(tuple(self.seen.values()), self.system)
+        seen = tuple(self.seen.values())
+        before = None if self.system is None else self.system.fitted
+        self.system = goodput_times.measured(goodput_fit.fit(seen, before), seen)
 
     def model(self, limits: BatchLimits, phi: float | None) -> GoodputModel | None:
         """The goodput of a job with this noise scale; None where nothing was measured."""

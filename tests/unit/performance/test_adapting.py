@@ -103,6 +103,18 @@ def test_goodput_is_that_of_the_best_batch_on_each_number_of_nodes() -> None:
         assert rate == pytest.approx(best, rel=0.05)
 
 
+def test_goodput_follows_times_that_no_seven_parameters_have() -> None:
+    """A program that is slowed down on two nodes, and no more on four."""
+    own = NOTHING
+    for n, slower in ((1, 1.0), (2, 1.6), (4, 1.0)):
+        own = seen(slower, (n,), own)
+    found, plain = (
+        dict(adapting.goodputs(BATCH, adapting.times_of(times, times, None), (1, 2, 4)))
+        for times in (own, seen())
+    )
+    assert [found[n] / plain[n] for n in (1, 2, 4)] == pytest.approx([1, 1 / 1.6, 1], rel=0.05)
+
+
 def test_more_noise_is_worth_more_nodes() -> None:
     times = adapting.times_of(seen(), seen(), None)
     low, high = (dict(adapting.goodputs(replace(BATCH, noise=n), times, (1, 8))) for n in (10.0, 1e5))
