@@ -13,6 +13,8 @@ from bftrainer.rehearsal.yardstick import UNSEEDED, Yardstick
 
 SAME = 1e-6
 """Learning rates and the like that lie no further apart, relatively, are the same."""
+SMALL = 1e-2
+"""A parameter's state below this part of others' is that of a gradient of sums that cancel each other."""
 FINAL = 20.0
 """Single entries may lie further apart than a tensor as a whole."""
 ALIKE = 0.02
@@ -97,12 +99,13 @@ def compare_final(alone: RunRecord, run: RunRecord, yardstick: Yardstick) -> Ite
         return
     ranks = max((facts.ranks for facts in run.steps.values()), default=1)
     allowed = FINAL * yardstick.allowed((0, alone.length), ranks=ranks)
-    told = set[str]()
+    told, sizes = set[str](), _state_sizes(alone)
     for name, expected in sorted(alone.final.items(), key=lambda item: _order(item[0])):
         kind = name.partition("/")[0]
         if kind in told or (kind.startswith("buffers") and ranks > 1):
             continue
-        text, apart = _entry(expected, run.final.get(name), allowed)
+        least = SMALL * sizes.get(_of_which(name), 0.0)
+        text, apart = _entry(expected, run.final.get(name), allowed, least)
         if text:
             told.add(kind)
             aspect = Aspect.WEIGHTS if kind.startswith("weights") else Aspect.STATE
@@ -117,8 +120,32 @@ def compare_final(alone: RunRecord, run: RunRecord, yardstick: Yardstick) -> Ite
             )
 
 
-def _entry(expected: Array, found: Array | None, allowed: float) -> tuple[str, float | None]:
-    """How an entry deviates, in words; empty if it does not."""
+def _state_sizes(record: RunRecord) -> dict[str, float]:
+    """The largest size of each kind of optimizer state, such as `exp_avg`, over all parameters."""
+    sizes: dict[str, float] = {}
+    for name, values in record.final.items():
+        if name.startswith("optimizer") and values.size:
+            kind = _of_which(name)
+            sizes[kind] = max(sizes.get(kind, 0.0), _size(values.astype(np.float64)))
+    return sizes
+
+
+def _of_which(name: str) -> str:
+    """An entry of the final state without the number of its parameter."""
+    kind, _, rest = name.partition("/")
+    return f"{kind}/{rest.partition('/')[2]}"
+
+
+def _size(values: Array) -> float:
+    return float(np.sqrt(np.mean(values**2)))
+
+
+def _entry(
+    expected: Array, found: Array | None, allowed: float, least: float = 0.0
+) -> tuple[str, float | None]:
+    """How an entry deviates, in words; empty if it does not. One that is smaller than `least` is measured by
+    that: a momentum of a gradient that would be zero, such as that of a bias which the loss does not see,
+    consists of rounding."""
     if found is None:
         return "it is not there", None
     if found.shape != expected.shape:
@@ -126,7 +153,7 @@ def _entry(expected: Array, found: Array | None, allowed: float) -> tuple[str, f
     if not expected.size or np.array_equal(found, expected):
         return "", None
     one, other = found.astype(np.float64), expected.astype(np.float64)
-    scale = max(float(np.sqrt((other**2).mean())), float(np.sqrt((one**2).mean())), 1e-12)
+    scale = max(_size(other), _size(one), least, 1e-12)
     gaps = np.abs(np.nan_to_num(one - other, nan=np.inf)) / scale
     worst = int(gaps.argmax())
     if gaps[worst] <= allowed:

@@ -1,6 +1,7 @@
 """Variables of a script that change while its loop trains, and that the run does not have.
 
-They are found in the frame of the loop alone: counts, best values, averages that the script keeps by hand.
+They are found in the frame of the loop alone: counts, best values, averages that the script keeps by hand,
+and hidden states, which one turn of the loop leaves to the next.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ AFTER = (20, 200)
 FEW = 4
 """So many entries of a container are compared, and so many names are told."""
 SPREAD = 64
+FROM_NONE: Mapping[Hashable, tuple[Hashable, ...]] = {"none": ("number", "tuple", "list")}
+"""What a variable that was None is as a best value or a hidden state; a tensor is more often a batch or a
+loss."""
 
 
 class ChangingVariables(StepObserver):
@@ -75,7 +79,7 @@ class LoopVariables:
         names = [
             name
             for name, (kind, was) in self._before.items()
-            if name in now and now[name][0] == kind and now[name][1] != was
+            if name in now and now[name][0] in (kind, *FROM_NONE.get(kind, ())) and now[name][1] != was
         ]
         new = sorted(set(names) - self._told)
         self._told |= set(new)
@@ -97,7 +101,9 @@ def _fingerprint(value: Any, known: Collection[int], depth: int = 1) -> tuple[Ha
     """The kind of a value, which stays where it is changed and not replaced, and something small that changes
     with it; None of what is not followed."""
     found: tuple[Hashable, Hashable] | None = None
-    if type(value) in (int, float):
+    if value is None:
+        found = "none", None
+    elif type(value) in (int, float):
         found = "number", repr(value)  # NaN is what it was
     elif isinstance(value, torch.Tensor):
         if value.requires_grad and not value.is_leaf:  # a loss: what is kept from turn to turn is detached
@@ -111,6 +117,9 @@ def _fingerprint(value: Any, known: Collection[int], depth: int = 1) -> tuple[Ha
         found = "mapping", (len(value), *_entries(list(value.values()), known))
     elif depth and isinstance(value, list | deque):
         found = "list", (len(value), *_entries(list(value), known))
+    elif depth and isinstance(value, tuple):
+        states = [each.detach() for each in value if isinstance(each, torch.Tensor) and each.dim()]
+        found = ("tuple", tuple(_entries(states, known))) if len(states) == len(value) else None
     return found
 
 

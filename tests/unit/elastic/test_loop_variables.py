@@ -55,6 +55,17 @@ def a_loss_of_before() -> str:
     return watched.changed()
 
 
+def hidden_states() -> str:
+    """As models of words take them from one batch to the next; one begins with none."""
+    hidden, later, best = None, (torch.zeros(1, 2), torch.zeros(1, 2)), None
+    watched = LoopVariables(KNOWN)
+    for x in torch.rand(3, 2, 2):
+        out = MODEL(x).sum() + sum(each.detach().sum() for each in (*later, *(hidden or ())))
+        hidden, later = (out.expand(1, 1), out.expand(1)), (out.expand(1, 2), x)
+        best = max(best or 0.0, out.item())
+    return watched.changed()
+
+
 @pytest.mark.parametrize(
     ("script", "names"),
     [
@@ -62,6 +73,7 @@ def a_loss_of_before() -> str:
         (average_by_hand, "ema, losses, weights"),
         (nothing, ""),
         (a_loss_of_before, "average"),
+        (hidden_states, "best, hidden, later"),
     ],
 )
 def test_what_changes_is_named(script: Callable[[], str], names: str) -> None:

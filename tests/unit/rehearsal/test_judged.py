@@ -246,3 +246,17 @@ def test_the_page_says_what_is_the_same_and_what_to_do() -> None:
 
 def test_fingerprints_of_equal_tensors_are_equal() -> None:
     assert np.array_equal(prints(np.ones((2, 3))), prints(np.ones((2, 3))))
+
+
+@pytest.mark.parametrize(("off", "is_fault"), [(1e-17, False), (1e-5, True)])
+def test_a_momentum_of_a_gradient_that_would_be_zero_consists_of_rounding(off: float, is_fault: bool) -> None:
+    """Such as that of a last layer's bias where a loss compares samples: its gradients cancel each other."""
+
+    def final(bias: float) -> dict[str, np.ndarray]:
+        of_bias = {"optimizer/1/momentum_buffer": np.array([bias, -bias])}
+        return {"optimizer/0/momentum_buffer": np.array([0.5, -0.2]), **of_bias}
+
+    found = judged(run("several", nodes=2, final=final(off)), final=final(1e-18))
+    assert [each.text for each in found.deviations if each.aspect == Aspect.STATE] == (
+        ["in the end, momentum_buffer of bias: [0] is 1e-05; on one process 1e-18"] if is_fault else []
+    )
