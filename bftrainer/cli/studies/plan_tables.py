@@ -12,6 +12,7 @@ from bftrainer.model.text import clock, counted
 from bftrainer.search.plan.baselines import StagePlan
 from bftrainer.search.plan.beside import Question, Whole
 from bftrainer.search.plan.model.profile import ExperimentProfile
+from bftrainer.search.plan.model.simulate import PlanEstimate
 from bftrainer.search.plan.planner import DeadlineAnswer
 from bftrainer.search.plan.soonest import Order
 
@@ -20,14 +21,11 @@ def print_plan(name: str, answer: DeadlineAnswer, plan: StagePlan, profile: Expe
     """Print one experiment's plan and how other planners do."""
     unit = profile.billing.unit
     say(f"{name}: {plan.method} plan for a deadline of {clock(answer.deadline_s)}\n")
-    _print_figures(answer, plan, profile)
+    _print_figures(answer, plan, answer.fresh(plan), profile)
     say(_proof(answer, unit))
     say()
     columns = ("planner", "time", _cost(unit), "late draws")
-    rows = [
-        (method, *_figures(found, unit), f"{late(answer, found):.1%}" if found else "-")
-        for method, found in answer.others.items()
-    ]
+    rows = [(method, *_figures(answer, found, unit)) for method, found in answer.others.items()]
     print_table(columns, rows, numbers=columns[1:])
     say()
 
@@ -50,7 +48,7 @@ def print_refusal(whole: Whole, question: Question) -> None:
     for own, answer, plan in parts:
         if len(parts) > 1:
             say(f"{own}:\n")
-        _print_figures(answer, plan, profile)
+        _print_figures(answer, plan, plan.estimate, profile)  # as the later deadlines are
         say()
     columns = (f"deadline{on_average}", _cost(profile.billing.unit), "most nodes")
     rows = [
@@ -63,15 +61,17 @@ def print_refusal(whole: Whole, question: Question) -> None:
     say()
 
 
-def _print_figures(answer: DeadlineAnswer, plan: StagePlan, profile: ExperimentProfile) -> None:
+def _print_figures(
+    answer: DeadlineAnswer, plan: StagePlan, own: PlanEstimate, profile: ExperimentProfile
+) -> None:
+    fresh = answer.fresh(plan)
     if plan.steps:
-        _stages(plan, profile)
+        _stages(plan, own, profile)
     else:
         say(
             f"{counted(plan.nodes, 'node')} from begin to end; all trials share them as in a daemon: whoever "
             "waits has the next node that becomes free"
         )
-    own, fresh = plan.estimate, answer.fresh(plan)
     late_share = 1.0 - fresh.chance(answer.deadline_s)
     say(
         f"\ntime {clock(own.jct_s)} (std {own.jct_std_s:.0f} s), "
@@ -100,8 +100,9 @@ def _proof(answer: DeadlineAnswer, unit: str) -> str:
 def print_sum(plans: Sequence[StagePlan], profile: ExperimentProfile, whole: Whole) -> None:
     """Print what several experiments take and cost together, and what is proven of that."""
     if len(plans) > 1:
-        longest = max(plan.estimate.jct_s for plan in plans)
-        total = sum(plan.estimate.total for plan in plans)
+        fresh = [part.answer.fresh(plan) for part, plan in zip(whole.parts, plans, strict=True)]
+        longest = max(one.jct_s for one in fresh)
+        total = sum(one.total for one in fresh)
         most = sum(plan.nodes for plan in plans)
         say(
             f"all {len(plans)} {whole.order}: time {clock(longest)}, "
@@ -121,8 +122,13 @@ def late_of_all(whole: Whole, plans: Sequence[StagePlan]) -> float:
     return 1.0 - prod(1.0 - late(part.answer, plan) for part, plan in zip(whole.parts, plans, strict=True))
 
 
-def _figures(plan: StagePlan | None, unit: str) -> tuple[str, str]:
-    return (clock(plan.estimate.jct_s), _cell(plan.estimate.total, unit)) if plan else ("-", "-")
+def _figures(answer: DeadlineAnswer, plan: StagePlan | None, unit: str) -> tuple[str, str, str]:
+    """Time, cost and late draws. A plan is chosen as the best by the draws that it was made with, so these
+    flatter it."""
+    if plan is None:
+        return "-", "-", "-"
+    fresh = answer.fresh(plan)
+    return clock(fresh.jct_s), _cell(fresh.total, unit), f"{1.0 - fresh.chance(answer.deadline_s):.1%}"
 
 
 SIGNS = ("$", "€", "£")
@@ -164,20 +170,14 @@ def as_json(
             {
                 "name": name,
                 "deadline_s": answer.deadline_s,
-                "plan": _plan(plan, answer) if plan else None,
+                "plan": _plan(plan, answer, answer.fresh(plan)) if plan else None,
                 "lower_bound": answer.bound,
                 "proven": answer.proven,
                 "planners": {
-                    method: {
-                        "jct_s": other.estimate.jct_s,
-                        "cost": other.estimate.total,
-                        "late": late(answer, other),
-                    }
-                    if other
-                    else None
+                    method: _summary(answer, other) if other else None
                     for method, other in answer.others.items()
                 },
-                "fastest": _plan(answer.fastest, answer),
+                "fastest": _plan(answer.fastest, answer, answer.fastest.estimate),
                 "later": later if len(answers) == 1 else [],
             }
             for name, answer, plan in found
@@ -185,17 +185,22 @@ def as_json(
     }
 
 
-def _plan(plan: StagePlan, answer: DeadlineAnswer) -> dict[str, Any]:
-    own = plan.estimate
+def _summary(answer: DeadlineAnswer, plan: StagePlan) -> dict[str, float]:
+    fresh = answer.fresh(plan)
+    return {"jct_s": fresh.jct_s, "cost": fresh.total, "late": 1.0 - fresh.chance(answer.deadline_s)}
+
+
+def _plan(plan: StagePlan, answer: DeadlineAnswer, own: PlanEstimate) -> dict[str, Any]:
+    late_share = late(answer, plan)
     return {
         "method": plan.method,
         "jct_s": own.jct_s,
-        "jct_std_s": own.jct_std_s,
         "cost": own.total,
+        "late": late_share,
+        "jct_std_s": own.jct_std_s,
         "cost_std": own.total_std,
         "nodes": plan.nodes,
-        "on_time": 1.0 - late(answer, plan),
-        "late": late(answer, plan),
+        "on_time": 1.0 - late_share,
         "stages": [
             {
                 "trials": step.stage.trials,
@@ -213,7 +218,7 @@ def _plan(plan: StagePlan, answer: DeadlineAnswer) -> dict[str, Any]:
     }
 
 
-def _stages(plan: StagePlan, profile: ExperimentProfile) -> None:
+def _stages(plan: StagePlan, own: PlanEstimate, profile: ExperimentProfile) -> None:
     what = "nodes" if profile.node_workers == 1 else "workers"
     columns = (
         "stage",
@@ -225,7 +230,7 @@ def _stages(plan: StagePlan, profile: ExperimentProfile) -> None:
         "time",
         _cost(profile.billing.unit),
     )
-    times, costs = plan.estimate.seconds.mean(axis=1), plan.estimate.cost.mean(axis=1)
+    times, costs = own.seconds.mean(axis=1), own.cost.mean(axis=1)
     rows = [
         (
             k + 1,

@@ -56,6 +56,20 @@ def test_the_same_as_json(folder: Path) -> None:
     assert own["lower_bound"] <= own["plan"]["cost"] <= own["planners"]["static"]["cost"]
 
 
+def test_draws_by_which_a_plan_was_chosen_do_not_flatter_it(folder: Path) -> None:
+    """Trials take very different times: two draws, by which a plan is chosen, may all be short."""
+    (folder / "profile.yaml").write_text(
+        "curve: [[1, 10], [2, 20], [4, 40]]\niteration_samples: 100\nnodes: 16\n"
+        "spread: {std: 2.0, family: lognormal}\n"
+    )
+    by_two, by_three = (
+        json.loads(run(folder, "--deadline", "1h", "--samples", samples, "--json").output)["experiments"][0]
+        for samples in ("2", "3")
+    )
+    assert by_two["plan"] == by_three["plan"]
+    assert by_two["planners"]["exact"]["cost"] == by_two["plan"]["cost"]
+
+
 def test_a_later_deadline_costs_what_was_told_and_never_more(folder: Path) -> None:
     """Nine trials on four nodes fit unevenly: trial by trial is cheaper than in stages, for any deadline."""
     (folder / "search.yaml").write_text("stages: [{trials: 9, iterations: 17}]\n")
