@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import Field, field_validator, model_validator
 
+from bftrainer import nodesets
 from bftrainer.messages.files.settings import (
     IN_TWO_CLASSES,
     ONE_CLASS,
@@ -17,7 +18,6 @@ from bftrainer.messages.files.settings import (
     UTILITIES,
 )
 from bftrainer.model.policy import DepartureGroups, EngineSettings, Share, ShareNodes, WeightsBy
-from bftrainer.settings.checks import nodeset
 from bftrainer.settings.setting import Positive, Section, Setting
 
 DEFAULT: Any = EngineSettings()
@@ -370,7 +370,7 @@ class DecisionSettings(AimSettings):
     def _node_sets(cls, classes: dict[str, str]) -> dict[str, str]:
         seen: dict[str, str] = {}
         for name, text in classes.items():
-            for node in nodeset(text):
+            for node in nodesets.expand(text, operations=True):
                 if seen.setdefault(node, name) != name:
                     raise ValueError(IN_TWO_CLASSES.say(node=node, one=seen[node], other=name))
         return classes
@@ -390,7 +390,8 @@ class DecisionSettings(AimSettings):
     @cached_property
     def engine(self) -> EngineSettings:
         """This section as the engine takes it: node sets are expanded to names."""
-        classes = {name: frozenset(nodeset(text)) for name, text in self.node_classes.items()}
+        sets = self.node_classes.items()
+        classes = {name: frozenset(nodesets.expand(text, operations=True)) for name, text in sets}
         plain = {field.name: getattr(self, field.name) for field in fields(EngineSettings)}
         own = {
             "node_classes": classes,

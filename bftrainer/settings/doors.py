@@ -282,9 +282,9 @@ MACHINE = (
     Door(
         "what Slurm's and LSF's commands print, with other users' names and comments",
         (MATCHED, PARSED, EXPANDED, RESOLVED),
-        ("schedulers/slurm/*.py", "schedulers/lsf/*.py", "schedulers/shared/*.py"),
-        "`max_squeue_mb`, `command_timeout_s`, 2,000 waiting jobs of one user; names of nodes: as many as "
-        "the machine has",
+        ("schedulers/slurm/*.py", "schedulers/lsf/*.py", "schedulers/shared/*.py", "nodesets.py"),
+        "`max_squeue_mb`, `command_timeout_s`, 2,000 waiting jobs of one user; names of nodes: 100,000 of "
+        "one list",
         "`slurm-text`, `lsf-text`",
     ),
     Door(

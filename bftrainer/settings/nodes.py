@@ -7,10 +7,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, field_validator
 
-from bftrainer.settings.checks import check_placeholders, host_and_port, nodeset
+from bftrainer import nodesets
 from bftrainer.settings.headroom import NONE, Headroom, Promise, as_text, headroom_of, promise_of
 from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.setting import Positive, Seconds, Section, Setting
+from bftrainer.settings.site import check_placeholders, host_and_port
 
 
 def _known_scheduler(name: str) -> str:
@@ -219,8 +220,7 @@ class NodeSettings(Section):
     @field_validator("exclude_nodes")
     @classmethod
     def _nodes_to_exclude(cls, text: str) -> str:
-        if text:
-            nodeset(text)
+        nodesets.expand(text, operations=True)
         return text
 
     @field_validator("listen")
@@ -242,4 +242,4 @@ class NodeSettings(Section):
     @cached_property
     def excluded(self) -> frozenset[str]:
         """The names of the nodes never to use."""
-        return frozenset(nodeset(self.exclude_nodes)) if self.exclude_nodes else frozenset()
+        return frozenset(nodesets.expand(self.exclude_nodes, operations=True))

@@ -4,13 +4,39 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from string import Formatter
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from bftrainer.settings.checks import check_placeholders, host_and_port
 from bftrainer.settings.client.places import MUNGE_SOCKET, whole_path
 from bftrainer.settings.setting import Section, SetBy, Setting
+
+
+def check_placeholders(word: str) -> None:
+    """Check that `{user}` is the only placeholder in a word, and filled in as it is.
+
+    Raises:
+        ValueError: another placeholder, something of a user, a format, or a single brace.
+    """
+    try:
+        found = [part[1:] for part in Formatter().parse(word) if part[1] is not None]
+    except ValueError:
+        found = [("", "", "")]
+    if any(part != ("user", "", None) for part in found):
+        raise ValueError("{user} is all that can be filled in; write other braces twice")
+
+
+def host_and_port(text: str) -> str:
+    """The text itself, if it is host:port, or empty.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    host, _, port = text.rpartition(":")
+    if text and not (host and port.isdecimal() and len(port) <= 5 and int(port) < 65_536):
+        raise ValueError("give host:port of this machine, such as 10.0.0.1:7464; ports go to 65535")
+    return text
 
 
 class SiteSettings(Section):

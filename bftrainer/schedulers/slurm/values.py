@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
-from itertools import product
-from math import prod
-from sys import intern
 
+from bftrainer import nodesets
 from bftrainer.schedulers.shared.text import TextError
 
 NOTHING = frozenset({"", "(null)", "N/A", "none"})
 """What stands for no value."""
-MAX_NODES = 100_000
-"""The most nodes of one list."""
-MOST_IN_WORD = 1 << 20
-"""The most characters between two commas that are not in brackets."""
-MOST_BRACKETS = 8
-"""The most brackets in such a word."""
 
 
 def plain(text: str) -> str:
@@ -87,20 +78,12 @@ def expand(text: str) -> tuple[str, ...]:
     """The nodes of Slurm's short form: rack[1-2]n[01-03],gpu7.
 
     Raises:
-        TextError: it cannot be read, or is longer than any list of `MAX_NODES`.
+        TextError: it cannot be read, or is longer than any list.
     """
-    if text in NOTHING:
-        return ()
-    found: list[str] = []
-    for word in _split(text):
-        if "[" not in word:
-            found.append(intern(word))
-            continue
-        pieces = _pieces(word)
-        if prod(len(piece) for piece in pieces) > MAX_NODES - len(found):
-            raise TextError(f"{text[:80]!r} are more than {MAX_NODES} nodes")
-        found.extend(intern("".join(choice)) for choice in product(*pieces))
-    return tuple(found)
+    try:
+        return nodesets.expand(text) if text not in NOTHING else ()
+    except ValueError as error:
+        raise TextError(str(error)) from error
 
 
 @lru_cache(maxsize=64)  # each may have all nodes of the machine
@@ -110,50 +93,3 @@ def names(text: str) -> frozenset[str] | None:
         return frozenset(expand.__wrapped__(text))
     except TextError:
         return None
-
-
-def _split(text: str) -> list[str]:
-    """The words between commas that are not inside brackets."""
-    found: list[str] = []
-    whole: list[str] = []
-    open_ = 0
-    for word in text.split(","):
-        whole.append(word)
-        open_ += word.count("[") - word.count("]")
-        if open_ <= 0:
-            found.append(",".join(whole))
-            whole, open_ = [], 0
-    if whole:
-        raise TextError(f"{text[:80]!r} has a bracket that does not end")
-    return [word for word in found if word]
-
-
-def _pieces(word: str) -> list[list[str]]:
-    """The parts of rack[1-2]n[01-03], each with its choices."""
-    found: list[list[str]] = []
-    before, *rest = word.split("[")
-    found.append([before])
-    if len(rest) > MOST_BRACKETS or len(word) > MOST_IN_WORD:
-        raise TextError(f"{word[:80]!r} is no list of nodes")
-    for part in rest:
-        inside, closed, after = part.partition("]")
-        if not closed or "]" in after:
-            raise TextError(f"{word[:80]!r} has a bracket too many")
-        found += [list(_numbers(inside)), [after]]
-    return found
-
-
-def _numbers(text: str) -> Iterator[str]:
-    ranges: list[tuple[str, str]] = []
-    left = MAX_NODES  # counted before any is made
-    for part in text.split(","):
-        bounds = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
-        if not bounds:
-            raise TextError(f"{text[:80]!r} are no numbers of nodes")
-        first, last = bounds[1], bounds[2] or bounds[1]
-        left -= max(0, int(last) - int(first) + 1)
-        if left < 0:
-            raise TextError(f"{text[:80]!r} are more than {MAX_NODES} nodes")
-        ranges.append((first, last))
-    for first, last in ranges:
-        yield from (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))

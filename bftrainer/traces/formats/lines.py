@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TypeVar
 
+from bftrainer import nodesets
 from bftrainer.traces.intervals import Interval
 
 T = TypeVar("T")
@@ -18,10 +18,7 @@ T = TypeVar("T")
 EXAMPLES = 3
 SHOWN = 120
 MOST_NODES = 1_000_000
-NODE_LIST = re.compile(r"[A-Za-z0-9._,\[\]-]+")
-"""ClusterShell would accept more: operators of its node sets."""
 PIECE = re.compile(r"(?:\[[^\]]*\]|[^,])+")
-BRACKETS = re.compile(r"\[([^\]]*)\]")
 
 
 class BrokenLineError(ValueError):
@@ -132,23 +129,10 @@ def node_names(text: str) -> tuple[str, ...]:
     Raises:
         BrokenLineError: no node list, or one of more than a million nodes.
     """
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException  # noqa: PLC0415  slow
-
-    if not NODE_LIST.fullmatch(text) or sum(map(_size, PIECE.findall(text))) > MOST_NODES:
-        raise BrokenLineError(f"{shown(text)} is no node list; expected names and ranges like n[1-4],m7")
     try:
-        return tuple(map(sys.intern, NodeSet(text, resolver=RESOLVER_NOGROUP)))
-    except NodeSetException as error:
-        raise BrokenLineError(f"{shown(text)} is no node list: {error}") from None
-
-
-def _size(piece: str) -> int:
-    """How many nodes a piece names at least; checked first, as ClusterShell would list them all."""
-    return math.prod(sum(map(_width, group.split(","))) for group in BRACKETS.findall(piece))
-
-
-def _width(part: str) -> int:
-    first, _, last = part.partition("-")
-    if not (first.isdigit() and last.isdigit()):
-        return 1
-    return max(1, int(last) - int(first) + 1) if len(last) < 10 else MOST_NODES + 1
+        names = nodesets.expand(text, MOST_NODES)
+    except ValueError as error:
+        raise BrokenLineError(str(error)) from None
+    if not names:
+        raise BrokenLineError(f"{shown(text)} is no node list; expected names and ranges like n[1-4],m7")
+    return names

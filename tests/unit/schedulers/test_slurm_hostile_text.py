@@ -169,16 +169,3 @@ def test_a_list_that_cannot_be_read_hinders_its_job_alone() -> None:
 
     view = interpret(machine, [main(1, required="n[["), main(2, excluded="n[x]"), main(3)], OURS, now=NOW)
     assert view.found.jobs == {"3"}
-
-
-def test_a_list_of_nodes_is_counted_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[range] = []
-
-    def counted(*bounds: int) -> range:
-        made.append(range(*bounds))
-        return made[-1]
-
-    monkeypatch.setattr(values, "range", counted, raising=False)
-    with pytest.raises(values.TextError, match="are more than 100000 nodes"):
-        values.expand(f"n[{','.join(['1-99999'] * 1000)}]")
-    assert made == []

@@ -122,7 +122,7 @@ def test_node_lists_mean_what_clustershell_says(numbers: set[int], form: str) ->
 
 
 def test_node_lists_of_several_forms() -> None:
-    assert values.expand("r[1-2]n[01-02],gpu7") == ("r1n01", "r1n02", "r2n01", "r2n02", "gpu7")
+    assert values.expand("r[1-2]n[01-02],gpu7") == ("gpu7", "r1n01", "r1n02", "r2n01", "r2n02")
     assert values.expand("(null)") == values.expand("") == ()
     for text in ("n[1-999999999]", "n[0-99999][0-99999]", "n[x]"):
         with pytest.raises(TextError):

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from ClusterShell.NodeSet import NodeSet
 
+from bftrainer import nodesets
 from bftrainer.model.finding import Finding, ok, warning
 from bftrainer.schedulers.slurm.check.partitions import Shown
 from bftrainer.schedulers.slurm.queue.gpus import kinds, total
-from bftrainer.settings.checks import nodeset
 from bftrainer.settings.values import Settings
 
 CHECK = "slurm GPUs"
@@ -37,7 +37,7 @@ def gpu_finding(settings: Settings, nodes: Mapping[str, Shown], partition: str) 
     if several := [name for types, names in having.items() if len(types) > 1 for name in names]:
         remedy = f"name {_short(several)} in exclude_nodes, unless your trainers can bear it"
         return warning(CHECK, f"{said}: workers of one node would have GPUs of different types", remedy)
-    classes = {name: nodeset(text) for name, text in settings.node_classes.items()}
+    classes = {name: nodesets.expand(text, operations=True) for name, text in settings.node_classes.items()}
     types_of: defaultdict[str, set[str]] = defaultdict(set)
     for (kind,), names in having.items():
         for node in names:

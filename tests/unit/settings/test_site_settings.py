@@ -6,49 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.settings.checks import MAX_NODES, check_placeholders, host_and_port, nodeset
 from bftrainer.settings.client.given import SettingsError
+from bftrainer.settings.site import check_placeholders, host_and_port
 from bftrainer.settings.sources import load
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("n[01-03],gpu3", {"n01", "n02", "n03", "gpu3"}),
-        ("r[1-2]n[1-2]", {"r1n1", "r1n2", "r2n1", "r2n2"}),
-        ("n[1-5/2],b[1,3-4]", {"n1", "n3", "n5", "b1", "b3", "b4"}),
-        ("n[1-3]!n2", {"n1", "n3"}),
-        ("a[1-2]x[1-2],b[3-4]", {"a1x1", "a1x2", "a2x1", "a2x2", "b3", "b4"}),
-    ],
-)
-def test_sets_of_nodes(text: str, names: set[str]) -> None:
-    assert set(nodeset(text)) == names
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("n[1-100000000]", "names more than 100,000 nodes"),
-        ("n[1-1000000000]", "is no range of numbers, of 9 digits at most"),
-        ("r[1-1000]n[1-1000]", "names more than 100,000 nodes"),
-        ("a,b[1-99999],c[1-2]", "names more than 100,000 nodes"),
-        (",".join("a" * (MAX_NODES + 1)), "names more than 100,000 nodes"),
-        ("n1\0", "names have no such characters"),
-        ("n1\x1b[2J", "names have no such characters"),
-        ("n1\ud800", "names have no such characters"),
-        ("n\u0661", "names have no such characters"),
-        ("n[1", "no set of nodes"),
-        ("n[x-y]", "is no range of numbers"),
-        ("n[1-5/0]", "is no set of nodes"),
-    ],
-)
-def test_sets_that_no_machine_has(text: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        nodeset(text)
-
-
-def test_only_the_brackets_of_one_name_multiply() -> None:
-    assert len(nodeset("a[1-2000],b[1-2000],c[1-2000]")) == 6000
 
 
 def test_a_sets_size_is_told_before_it_is_expanded(tmp_path: Path) -> None:
