@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain, zip_longest
 
-from bftrainer.model.events import Event, NodesChanged, PriorityChanged, TrainerCancelled
+from bftrainer.model.events import (
+    Event,
+    GpusChanged,
+    NodesChanged,
+    PriorityChanged,
+    TrainerCancelled,
+    TrainerSubmitted,
+)
 from bftrainer.ports import Clock
 
-AT_ONCE = 16
+AT_ONCE = 4
 """Where more events wait, as after a study of hundreds of trials was cancelled, so many are taken before it
-is seen whether nodes have come or gone: an engine that does not know has nodes held that were given back."""
+is seen who else waits, and whether nodes have come or gone: an engine that does not know has nodes held that
+were given back."""
 
 
 class Mailbox:
     """Takes events from every part of the daemon. Those that wait together come out by time, then by the
-    priority of their kind, then in the order of their arrival. Of more than `AT_ONCE`, nodes come first."""
+    priority of their kind, then in the order of their arrival.
+
+    Of more than `AT_ONCE`, nodes come first, and then users in turn: each event costs the engine a plan, and
+    one user's study has hundreds.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.user_of: Callable[[int], str] = lambda trainer: ""
+        """Tells whose a trainer is that the engine knows; empty: nobody's."""
+        self._turns: dict[str, int] = {}  # user that has events here -> the last batch with one of them
+        self._batches = 0
         self._queue: asyncio.Queue[Event] = asyncio.Queue()
         self._orders: dict[tuple[type[Event], int], Event] = {}  # of users, that wait: by kind and trainer
         self._in_work = False
@@ -59,11 +78,32 @@ class Mailbox:
         found = self._left or [self._latest(await self._queue.get())]
         self._in_work = True
         found = _in_order([*found, *self._drain()])
-        if len(found) > AT_ONCE:
-            found.sort(key=lambda event: not isinstance(event, NodesChanged))
-        most = max(AT_ONCE, sum(isinstance(event, NodesChanged) for event in found))
-        self._left = found[most:]
-        return found[:most]
+        if len(found) <= AT_ONCE:
+            self._left, self._turns = [], {}
+            return found
+        nodes = [event for event in found if isinstance(event, NodesChanged | GpusChanged)]
+        others = [event for event in found if not isinstance(event, NodesChanged | GpusChanged)]
+        most = max(0, AT_ONCE - len(nodes))
+        taken, left = self._in_turn(others, most)
+        self._left = left
+        return [*nodes, *taken]
+
+    def _in_turn(self, events: Sequence[Event], most: int) -> tuple[list[Event], list[Event]]:
+        """The next `most` events, of each user in turn, and those that are left, in order."""
+        own = {event.trainer: event.spec.user for event in events if isinstance(event, TrainerSubmitted)}
+        by_user: dict[str, list[Event]] = defaultdict(list)
+        for event in events:
+            trainer = getattr(event, "trainer", None)  # events of nodes and of the daemon have none
+            user = "" if trainer is None else own.get(trainer) or self.user_of(trainer)
+            by_user[user].append(event)
+        users = sorted(by_user, key=lambda user: self._turns.get(user, 0))
+        rounds = zip_longest(*([(user, event) for event in by_user[user][:most]] for user in users))
+        taken = [each for each in chain.from_iterable(rounds) if each is not None][:most]
+        self._batches += 1
+        before = {user: self._turns.get(user, 0) for user in users}
+        self._turns = before | dict.fromkeys((user for user, _ in taken), self._batches)
+        seen = {id(event) for _, event in taken}
+        return [event for _, event in taken], [event for event in events if id(event) not in seen]
 
     def _drain(self) -> list[Event]:
         return [self._latest(self._queue.get_nowait()) for _ in range(self._queue.qsize())]

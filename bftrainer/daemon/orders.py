@@ -23,14 +23,14 @@ class SiteOrders:
         self._journal, self._mailbox = journal, mailbox
         self._launcher, self._nodes, self._clock = launcher, nodes, clock
 
-    async def submit(self, wanted: TrainerSpec) -> int:
-        """Store a trainer, tell the engine of it, and return its id.
+    async def submit(self, wanted: TrainerSpec, *, ahead: bool = False) -> int:
+        """Store a trainer, tell the engine of it, and return its id. With `ahead` a user waits for that.
 
         Raises:
             StoreError: nothing was stored.
         """
         now = self._clock.now()
-        id_ = await self._journal.submit(wanted, now)
+        id_ = await self._journal.submit(wanted, now, ahead=ahead)
         self._journal.begin(id_)
         self._launcher.add(id_, wanted)
         self._mailbox.emit(TrainerSubmitted(time=now, trainer=id_, spec=wanted))

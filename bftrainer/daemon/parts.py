@@ -94,7 +94,7 @@ class Parts:
         self.index = Index()
         self.lanes = Lanes(telemetry)
         self.runner = Runner(self.mailbox, self.journal, self.launcher, own, telemetry, self.index)
-        self.journal.late = self.index.reported
+        self.mailbox.user_of, self.journal.late = self.runner.user_of, self.index.reported
         self.nodes = Nodes(
             settings=own,
             clock=clock,

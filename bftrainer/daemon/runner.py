@@ -75,6 +75,11 @@ class Runner:
         """The trainers that may hold nodes, as the last decision left them."""
         return tuple(self.state.active.values())
 
+    def user_of(self, trainer: int) -> str:
+        """Whose trainer it is that has not ended; empty: there is none of this number."""
+        found = self.state.trainer(trainer)
+        return "" if found is None else found.spec.user
+
     def curves(self, trainers: Sequence[Trainer]) -> dict[int, Points]:
         """Trainer -> its estimated samples/s by nodes; any thread may ask.
 

@@ -119,7 +119,7 @@ class DaemonService:
                 before = await self.predecessors.of_its_name(caller, wanted)
             else:
                 wanted, before = await self.predecessors.resumed(caller, wanted, resume)
-            id_ = await self.orders.submit(wanted)
+            id_ = await self.orders.submit(wanted, ahead=True)
             self.known.index.submitted(id_, wanted, self.clock.now())
         now = self.clock.now()
         note = why_queued(self.runner.state, id_, wanted, now)

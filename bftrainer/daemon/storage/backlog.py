@@ -18,6 +18,7 @@ from bftrainer.daemon.storage.writes import (
     PerformedWrite,
     ReportsWrite,
     StatesWrite,
+    StudyWrite,
     ValueWrite,
     Write,
 )
@@ -40,11 +41,17 @@ IN_A_ROW = 100
 
 class Backlog:
     """Writes in the order in which the store is to have them. At most `bound` wait; the rows of one
-    trainer's reports are at least `row_every_s` apart. Times are monotonic, in seconds."""
+    trainer's reports are at least `row_every_s` apart. Times are monotonic, in seconds.
+
+    What a user waits for (`Write.ahead`) goes by turns with all else: of a user whose study is cancelled
+    hundreds of decisions wait.
+    """
 
     def __init__(self, bound: int = MOST_WRITES, row_every_s: float = ROW_EVERY_S) -> None:
         self._bound, self._row_every_s = bound, row_every_s
         self._queue: deque[Write] = deque()
+        self._ahead: deque[Write] = deque()
+        self._was_ahead = False  # the last one that was taken
         self._values: dict[str, ValueWrite] = {}
         self._pauses: deque[Pause] = deque()
         self._starts: deque[MainStart] = deque()
@@ -59,8 +66,9 @@ class Backlog:
     # what comes in
 
     def add(self, write: Write) -> None:
-        """Queue a write behind all others."""
-        self._queue.append(write)
+        """Queue a write behind all others of its kind; what follows on a study goes behind that study."""
+        ahead = write.ahead or (isinstance(write, StudyWrite) and any(map(write.continues, self._ahead)))
+        (self._ahead if ahead else self._queue).append(write)
         if len(self._queue) > self._bound:
             self._give_way()
 
@@ -107,16 +115,16 @@ class Backlog:
 
     def oldest(self) -> float | None:
         """When the first of the queued writes was queued; None: none waits."""
-        return self._queue[0].since if self._queue else None
+        return min((queue[0].since for queue in (self._queue, self._ahead) if queue), default=None)
 
     def waiting(self) -> int:
         """How many writes wait; all reports count as one, and so do all pauses, and all starts."""
         others = bool(self._reports) + bool(self._pauses) + bool(self._starts)
-        return len(self._queue) + len(self._values) + others
+        return len(self._queue) + len(self._ahead) + len(self._values) + others
 
     def due_at(self) -> float:
         """When there is something to take: now (0), at a time, or never (inf)."""
-        if self._queue or self._values or self._pauses or self._starts:
+        if self._queue or self._ahead or self._values or self._pauses or self._starts:
             return 0.0
         return self._flush_at if self._reports else float("inf")
 
@@ -127,6 +135,10 @@ class Backlog:
 
         A trainer's end comes after its pauses and its last report.
         """
+        self._was_ahead = bool(self._ahead) and not (self._was_ahead and self._queue)
+        return self._ahead.popleft() if self._was_ahead else self._take_in_order(now, at_once=at_once)
+
+    def _take_in_order(self, now: float, *, at_once: bool) -> Write | None:
         head = self._queue[0] if self._queue else None
         ends = isinstance(head, DecisionWrite) and head.decision.ended is not None and not head.follows
         if head is None or ends or self._in_a_row >= IN_A_ROW:

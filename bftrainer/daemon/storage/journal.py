@@ -114,15 +114,16 @@ class StoreJournal:
 
     # what users and admins order
 
-    async def submit(self, spec: TrainerSpec, now: float) -> int:
-        """Store a new trainer, and return its id.
+    async def submit(self, spec: TrainerSpec, now: float, *, ahead: bool = False) -> int:
+        """Store a new trainer, and return its id. With `ahead` a user waits for that: it goes before what
+        waits to be stored.
 
         Raises:
             NameTakenError: an unfinished trainer of the user has its name.
             StoreError: nothing was submitted.
         """
         self.check_answers()
-        submission = SubmissionWrite(since=time.monotonic(), spec=spec, time=now)
+        submission = SubmissionWrite(since=time.monotonic(), spec=spec, time=now, ahead=ahead)
         self._writer.add(submission)
         try:
             await asyncio.wait([asyncio.wrap_future(submission.answer)], timeout=ANSWER_S)
@@ -138,17 +139,20 @@ class StoreJournal:
 
     def check_answers(self) -> None:
         """Raise `StoreError` if the store has not answered for long: what is to be stored waits in memory."""
-        if self._behind_s() > ANSWER_S:
+        if self._stuck_s() > ANSWER_S:
             raise self._no_answer()
 
     def _no_answer(self) -> StoreError:
-        why = self._writer.standing().error or f"it has been busy for {self._behind_s():.0f} s"
+        why = self._writer.standing().error or f"it has been busy for {self._stuck_s():.0f} s"
         return StoreError(f"the store does not answer: {why}; nothing was submitted, try again later")
 
-    def keep_study(self, study: StoredStudy, trials: Sequence[StoredTrial]) -> Future[None]:
+    def keep_study(
+        self, study: StoredStudy, trials: Sequence[StoredTrial], *, ahead: bool = False
+    ) -> Future[None]:
         """Have a study stored, with those of its trials that have changed, before all that is stored later.
-        Any thread may call it. Returns what is done when the store has them."""
-        write = StudyWrite(since=time.monotonic(), study=study, trials=trials)
+        Any thread may call it. Returns what is done when the store has them. `ahead`: see `submit`; the study
+        is a new one."""
+        write = StudyWrite(since=time.monotonic(), study=study, trials=trials, ahead=ahead)
         self._writer.add(write)
         return write.stored
 
@@ -194,9 +198,14 @@ class StoreJournal:
         since = self._writer.standing().behind_since
         return 0.0 if since is None else time.monotonic() - since
 
+    def _stuck_s(self) -> float:
+        """For how long the store has taken nothing of what waits."""
+        since = self._writer.standing().stuck_since
+        return 0.0 if since is None else time.monotonic() - since
+
     def _trouble(self) -> str:
         """What is wrong with the store, in words; nothing: it works."""
-        own, behind_s = self._writer.standing(), self._behind_s()
+        own, behind_s = self._writer.standing(), self._stuck_s()
         if not own.error and behind_s < SLOW_S:
             return ""
         reason = own.error or "it is busy"

@@ -44,11 +44,12 @@ HURRY_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class WriterState:
-    """How the writer stands: since when (s, monotonic) a write waits or fails, None: none does; why the last
-    try failed; how many events, pauses and starts of main jobs the history
-    will lack."""
+    """How the writer stands: since when (s, monotonic) a write waits or fails, None: none does; since when
+    the store has taken none of those that wait; why the last try failed; how many events, pauses and starts
+    of main jobs the history will lack."""
 
     behind_since: float | None
+    stuck_since: float | None
     error: str
     events_left_out: int
     pauses_left_out: int
@@ -70,6 +71,7 @@ class Writer:
         self._hurry, self._tidied = False, False  # the latter: since the last write
         self._changed = threading.Condition()
         self._in_flight: Write | None = None
+        self._taken_at = 0.0
         self._error = ""
         self._failing_since: float | None = None
         self._retry_at, self._retry_s = 0.0, RETRY_S
@@ -132,7 +134,8 @@ class Writer:
             since = min((at for at in (oldest, self._failing_since) if at is not None), default=None)
             waits = self._backlog
             left_out = waits.events_left_out, waits.pauses_left_out, waits.starts_left_out
-            return WriterState(since, self._error, *left_out)
+            stuck = self._failing_since or (None if own is None else self._taken_at)
+            return WriterState(since, stuck, self._error, *left_out)
 
     def close(self) -> None:
         """Store at once what waits, then end; `done` tells when."""
@@ -177,7 +180,7 @@ class Writer:
                     if self._closing or not self._must_tidy(now):
                         self._in_flight = self._backlog.take(now, at_once=self._closing)
                         if self._in_flight is not None or self._closing:
-                            self._tidied = False
+                            self._tidied, self._taken_at = False, now
                             return self._in_flight
                     wait_s = min(self._backlog.due_at(), self._tidy_at) - now
                 if wait_s > 0:
@@ -232,6 +235,10 @@ class Writer:
     def _refused(self, write: Write, error: StoreError) -> None:
         """The store will never take this as it is: store what can be stored of it."""
         with self._changed:
+            if write.ahead and isinstance(error, NameTakenError):
+                write.ahead = False  # the end of who has the name may be among what it went ahead of
+                self._backlog.add(write)
+                return
             if isinstance(write, SubmissionWrite):
                 write.answer.set_result(error)
                 return

@@ -35,9 +35,13 @@ class StoredDecision:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Write(ABC):
-    """Something to be stored. `since` is when it was queued (s, monotonic)."""
+    """Something to be stored. `since` is when it was queued (s, monotonic).
+
+    `ahead`: a user waits for it, and nothing that waits has to be stored before it.
+    """
 
     since: float
+    ahead: bool = False
 
     @abstractmethod
     def carry_out(self, store: Store) -> None:
@@ -176,6 +180,10 @@ class StudyWrite(Write):
     def carry_out(self, store: Store) -> None:
         store.studies.keep(self.study, self.trials)
         self.stored.set_result(None)
+
+    def continues(self, other: Write) -> bool:
+        """Whether the other one is of the same study."""
+        return isinstance(other, StudyWrite) and other.study.id == self.study.id
 
     def __str__(self) -> str:
         return (

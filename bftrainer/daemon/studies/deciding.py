@@ -56,8 +56,9 @@ class StudyThread:
     def begin(self, study: Study) -> Future[None]:
         """Take a study up, a new one or one of the store. Returns what is done when the store has it."""
         self._put(study)
-        stored = self._journal.keep_study(stored_study(study), ())
-        self.tell(study.id, events.Begun())
+        stored = self._journal.keep_study(stored_study(study), (), ahead=True)
+        # it is stored before its trials
+        stored.add_done_callback(lambda _: self.tell(study.id, events.Begun()))
         return stored
 
     def tell(self, study: int, event: events.Event) -> Future[Study | None]:

@@ -90,10 +90,11 @@ class Ledger:
     def owed_at(self, now: float) -> dict[str, float]:
         """User -> node-seconds that it has had too few. Of those that wanted none last, only what they owe:
         else whoever ends its trainers and submits new ones would have the first turn again and again."""
-        fades = math.exp(-max(0.0, now - self.at) / MOST_OWED_S)
+        seconds = max(0.0, now - self.at)  # users' events come in turn, and so not all in the order of time
+        fades = math.exp(-seconds / MOST_OWED_S)
         gone = {user: fades * before for user, before in self.owed.items() if user not in self.shares}
         return {user: debt for user, debt in gone.items() if debt < -LEAST_OWED} | {
-            user: self._owed(user, share, now - self.at) for user, share in self.shares.items()
+            user: self._owed(user, share, seconds) for user, share in self.shares.items()
         }
 
     def _owed(self, user: str, share: float, seconds: float) -> float:
@@ -195,7 +196,7 @@ def entered(
         if trainer.spec.user in own:
             own[trainer.spec.user].append(trainer)
     held = {user: portion.held(theirs) for user, theirs in own.items()}
-    return Ledger(at=now, shares=shares, held=held, owed=owed, portion=portion)
+    return Ledger(at=max(now, ledger.at), shares=shares, held=held, owed=owed, portion=portion)
 
 
 def divided(pool: float, demand: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:

@@ -16,12 +16,14 @@ from bftrainer.daemon.storage.writes import (
     ReportsWrite,
     StatesWrite,
     StoredDecision,
+    StudyWrite,
     SubmissionWrite,
     ValueWrite,
     Write,
 )
 from bftrainer.model.actions import Ended
 from bftrainer.model.events import PolicyChanged
+from bftrainer.model.studies import StoredStudy
 from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
 from tests.support.reported import pause, report
 
@@ -266,3 +268,24 @@ def test_a_trainer_that_reports_all_the_time_gets_a_row_now_and_then() -> None:
         rows += [now] * len(write.rows)
         backlog.stored(write.reports)
     assert rows == [0.0, 5.0, 10.0, 15.0]
+
+
+def study(id_: int, status: str, *, ahead: bool = False) -> StudyWrite:
+    stored = StoredStudy(
+        id=id_, user="u", name="s", text="", file="", base="", status=status, reason="", submitted_at=0.0,
+        ended_at=None, brief={},
+    )  # fmt: skip
+    return StudyWrite(since=0.0, study=stored, trials=(), ahead=ahead)
+
+
+def test_what_users_wait_for_goes_in_turn_with_all_else_and_a_study_in_the_order_of_its_changes() -> None:
+    backlog = Backlog(1000, 0.0)
+    others = [decided(number, 1) for number in range(1, 4)]
+    specs = [SubmissionWrite(since=0.0, spec=SPEC, time=0.0, ahead=True) for _ in range(3)]
+    new, later = study(7, "new", ahead=True), study(7, "later")
+    for write in (*others, *specs, new, later):
+        backlog.add(write)
+    wanted = [specs[0], others[0], specs[1], others[1], specs[2], others[2], new, later]
+    assert backlog.waiting() == len(wanted) and backlog.due_at() == 0.0
+    assert [backlog.take(0.0) for _ in wanted] == wanted
+    assert backlog.waiting() == 0 and backlog.oldest() is None

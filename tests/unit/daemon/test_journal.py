@@ -346,6 +346,48 @@ def test_a_submission_is_stored_or_refused(made: Made) -> None:
     run(scenario)
 
 
+def test_a_user_waits_for_few_of_the_decisions_that_another_has_caused(made: Made) -> None:
+    """A study of a thousand trials that was cancelled had others' submits wait for seconds, or refused."""
+
+    async def scenario() -> None:
+        made.disk.answers.clear()
+        for trainer in range(500):
+            made.writer.add(DecisionWrite(since=0.0, decision=decision(trainer)))
+        await until_true(lambda: made.writer._in_flight is not None)
+        asked = asyncio.create_task(made.journal.submit(SPEC, 1.0, ahead=True))
+        await until_true(lambda: made.writer._backlog._ahead)
+        made.disk.answers.set()
+        assert await asked == 77
+        await made.all_written()
+        assert ("trainer", SPEC.name) in made.disk.written[:3] and len(made.disk.written) == 501
+        assert made.problems() == [], "it takes what waits, however much that is"
+
+    run(scenario)
+
+
+def test_a_name_whose_trainer_has_ended_is_free_though_that_is_not_stored_yet(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def submit(spec: TrainerSpec, time: float) -> int:
+        if ("decision", 1) not in made.disk.written:
+            raise NameTakenError(spec.name)
+        return 78
+
+    monkeypatch.setattr(made.disk, "submit", submit)
+
+    async def scenario() -> None:
+        made.disk.answers.clear()
+        for trainer in (0, 1):
+            made.writer.add(DecisionWrite(since=time.monotonic(), decision=decision(trainer)))
+        await until_true(lambda: made.writer._in_flight is not None)
+        asked = asyncio.create_task(made.journal.submit(SPEC, 1.0, ahead=True))
+        await until_true(lambda: made.writer._backlog._ahead)
+        made.disk.answers.set()
+        assert await asked == 78
+
+    run(scenario)
+
+
 def test_a_submission_that_the_store_refuses_for_too_long_is_not_carried_out(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,12 +7,17 @@ import asyncio
 from bftrainer.daemon.mailbox import AT_ONCE, Mailbox
 from bftrainer.model.events import (
     Event,
+    GpusChanged,
     NodesChanged,
     PolicyChanged,
     PriorityChanged,
     Resync,
     TrainerCancelled,
+    TrainerSubmitted,
 )
+from bftrainer.model.trainer import TrainerSpec
+
+SPEC = TrainerSpec(name="t", command=("true",), n_min=1, n_max=1, user="other")
 
 
 class Clock:
@@ -100,5 +105,70 @@ def test_nodes_do_not_wait_for_all_that_a_user_has_ordered() -> None:
             found = await mailbox.batch()
             assert found == [cancelled(1.0, n) for n in range(taken, taken + len(found))]
             taken += len(found)
+
+    asyncio.run(scenario())
+
+
+def test_what_is_known_of_gpus_goes_before_their_nodes() -> None:
+    async def scenario() -> None:
+        mailbox = Mailbox(Clock())
+        for n in range(100):
+            mailbox.emit(cancelled(1.0, n))
+        gpus = GpusChanged(time=2.0, nodes={"n1": 2})
+        joined = NodesChanged(time=2.0, joined=frozenset({"n1"}))
+        mailbox.emit(joined)
+        mailbox.emit(gpus)
+        assert (await mailbox.batch())[:2] == [gpus, joined]
+
+    asyncio.run(scenario())
+
+
+def test_a_users_order_waits_for_few_of_what_another_has_ordered() -> None:
+    """A study of a thousand trials that is cancelled held up all others until its last trial was."""
+
+    async def scenario() -> None:
+        users = {trainer: "bulk" if trainer < 1000 else f"user{trainer}" for trainer in range(1010)}
+        mailbox = Mailbox(Clock())
+        mailbox.user_of = lambda trainer: users[trainer]
+        for n in range(1000):
+            mailbox.emit(cancelled(1.0, n))
+        await mailbox.batch()
+        for n in range(1000, 1010):
+            mailbox.emit(cancelled(2.0, n))
+        taken = [event for _ in range(4) for event in await mailbox.batch()]
+        assert {event for event in taken if users[event.trainer] != "bulk"} == {
+            cancelled(2.0, n) for n in range(1000, 1010)
+        }
+
+    asyncio.run(scenario())
+
+
+def test_users_take_turns_however_old_what_others_wait_for_is() -> None:
+    async def scenario() -> None:
+        users = {trainer: f"bulk{trainer % 50}" if trainer < 1000 else "other" for trainer in range(1001)}
+        mailbox = Mailbox(Clock())
+        mailbox.user_of = lambda trainer: users[trainer]
+        for n in range(1000):
+            mailbox.emit(cancelled(1.0, n))
+        await mailbox.batch()
+        mailbox.emit(cancelled(2.0, 1000))
+        before = 50 // AT_ONCE + 1
+        assert cancelled(2.0, 1000) in [event for _ in range(before) for event in await mailbox.batch()]
+
+    asyncio.run(scenario())
+
+
+def test_a_trainer_is_submitted_before_it_is_cancelled() -> None:
+    async def scenario() -> None:
+        mailbox = Mailbox(Clock())
+        mailbox.user_of = lambda trainer: "" if trainer == 7 else "bulk"
+        for n in range(100, 200):
+            mailbox.emit(cancelled(1.0, n))
+        mailbox.emit(TrainerSubmitted(time=2.0, trainer=7, spec=SPEC))
+        mailbox.emit(cancelled(2.5, 7))
+        mailbox.emit(PolicyChanged(time=3.0))
+        found = [event for _ in range(3) for event in await mailbox.batch()]
+        own = [type(event) for event in found if getattr(event, "trainer", 0) == 7]
+        assert own == [TrainerSubmitted, TrainerCancelled]
 
     asyncio.run(scenario())

@@ -34,11 +34,16 @@ class Kept:
 
     def __init__(self, said: list[str]) -> None:
         self.said, self.briefs = said, list[Any]()
+        self.new: Future[None] | None = None  # of new studies; None: they are stored at once
 
-    def keep_study(self, study: StoredStudy, trials: list[StoredTrial]) -> Future[None]:
+    def keep_study(
+        self, study: StoredStudy, trials: list[StoredTrial], *, ahead: bool = False
+    ) -> Future[None]:
         """Note what is to be stored."""
         self.said += [f"kept {study.id}.{t.number} {t.data.get('status', 'point')}" for t in trials]
         self.briefs.append(study.brief)
+        if ahead and self.new is not None:
+            return self.new
         stored: Future[None] = Future()
         stored.set_result(None)
         return stored
@@ -72,6 +77,18 @@ def test_a_trial_is_stored_before_its_trainer_is_submitted(desk: Desk) -> None:
     desk.begin(1)
     until(lambda: "StartTrial 1.0" in desk.said, "the first trial starts")
     assert desk.said == ["kept 1.0 running", "StartTrial 1.0"]
+
+
+def test_a_study_is_stored_before_its_trials(desk: Desk) -> None:
+    desk.kept.new = Future()
+    desk.begin(1)
+    stored = desk.kept.new
+    desk.kept.new = None
+    desk.begin(2)
+    until(lambda: "StartTrial 2.0" in desk.said, "another study begins")
+    assert not any("1.0" in said for said in desk.said)
+    stored.set_result(None)
+    until(lambda: "StartTrial 1.0" in desk.said, "it begins")
 
 
 def test_a_sampler_that_thinks_keeps_no_other_study_waiting(
