@@ -14,6 +14,7 @@ from functools import partial
 from typing import Generic, TypeVar, TypeVarTuple
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.reaching import TOO_MUCH_WORK
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -102,11 +103,11 @@ class PieceOfWork(Future[T], Generic[T]):
     def check(self) -> None:
         """See `check` of this module."""
         if self.given_up:
-            raise OverTimeError("nobody waits for this any more")
+            raise OverTimeError  # nobody waits for it any more
         if time.monotonic() < self._next_look:
             return
         if time.thread_time() > self._until:
-            raise OverTimeError(f"it takes more than {self._limit_s:g} s of work; ask for less")
+            raise OverTimeError(TOO_MUCH_WORK.say(limit=self._limit_s))
         _gap.wait(GIVES_WAY_S)
         self._next_look = time.monotonic() + CHECKED_S
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from bftrainer.errors import BftrainerError
 from bftrainer.files import NotOfUserError, open_regular
+from bftrainer.messages.files.places import UNKNOWN_OWNER
 from bftrainer.state_dir.folder import user_name
 
 MAX_BYTES = 256 * 1024
@@ -51,10 +52,7 @@ def owner(user: str) -> int:
     except KeyError:
         if user.isdecimal():
             return int(user)
-    raise BftrainerError(
-        f"this machine does not know the user {user!r}, and cannot tell which files are that user's; ask on "
-        "one that does"
-    )
+    raise BftrainerError(UNKNOWN_OWNER.say(user=user))
 
 
 def last_lines(folder: Path, lines: int, node: str | None = None, *, of: int) -> dict[str, LogPart]:

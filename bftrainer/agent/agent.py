@@ -22,6 +22,7 @@ from bftrainer.agent.process import Program, adopt_orphans, kill_adopted
 from bftrainer.agent.seats import Seat, Seats, SeatsError
 from bftrainer.agent.turns.server import TurnServer
 from bftrainer.agent.warm import WarmPool
+from bftrainer.messages.ends import CANNOT_START
 from bftrainer.model.reports import Message
 from bftrainer.wire.phases import Phase
 from bftrainer.wire.words import fit
@@ -249,7 +250,8 @@ class Agent:
 
     def _failed(self, worker: NodeWorkers, error: Exception) -> None:
         unable = isinstance(error, FolderError)
-        worker.fail(str(error) if unable else f"cannot start {worker.order['command'][0]!r}: {error}")
+        program = worker.order["command"][0]
+        worker.fail(str(error) if unable else CANNOT_START.say(program=program, why=error))
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -10,6 +10,7 @@ from pathlib import Path
 from bftrainer.agent import cores
 from bftrainer.agent.devices import Device, PilotDevices, devices_of, seen, vendor_of
 from bftrainer.agent.health import Health
+from bftrainer.messages.ends import TOO_FEW_DEVICES
 
 Env = tuple[tuple[str, str], ...]
 THREADS = "OMP_NUM_THREADS"
@@ -66,11 +67,7 @@ class Seats:
             return [Seat(env=_env(self.health.usable) if self.health.out else ())]
         if self.kind and count > there:
             out = f"; out of use: {'; '.join(self.health.out)}" if self.health.out else ""
-            raise SeatsError(
-                f"{count} workers are asked for (nodes.workers), and the node has {there} devices "
-                f"({self.kind}{out}): each worker gets one of its own. Give nodes.workers: auto, "
-                "or a lower number"
-            )
+            raise SeatsError(TOO_FEW_DEVICES.say(count=count, devices=there, kind=f"{self.kind}{out}"))
         given: Sequence[Device | None] = self.health.give(count) or [None] * count
         if count == 1:
             return [Seat(device=given[0], env=_env(given))]

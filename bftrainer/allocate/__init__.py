@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from bftrainer.allocate import equal, knapsack, relax
 from bftrainer.errors import SolverError
+from bftrainer.messages.commands.running import SOLVER
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Plan, Problem
 
@@ -62,7 +63,7 @@ def _pyomo() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise SolverError(f"the MILP needs Pyomo: {error}; pip install pyomo") from error
+        raise SolverError(SOLVER.ends(f"the MILP needs Pyomo: {error}; pip install pyomo")) from error
 
 
 def _equal(problem: Problem, settings: EngineSettings) -> Plan:

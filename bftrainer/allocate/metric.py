@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.settings import NO_OBJECTIVE
 from bftrainer.model.trainer import Points
 from bftrainer.performance import curve
 
@@ -92,10 +93,7 @@ def parse(text: str) -> tuple[tuple[str, float], ...]:
         except ValueError:
             share = 0.0
         if name not in OBJECTIVES or not 0 < share < float("inf"):
-            raise ObjectiveError(
-                f"{term.strip()!r} is no objective; give one of {', '.join(OBJECTIVES)}, or a mixture "
-                "with shares above 0 such as '0.7*efficiency + 0.3*priority'"
-            )
+            raise ObjectiveError(NO_OBJECTIVE.say(given=term.strip(), known=", ".join(OBJECTIVES)))
         shares[name] = shares.get(name, 0.0) + share
     return tuple(shares.items())
 

@@ -14,7 +14,9 @@ from typing import Any
 import pyomo.environ as pyo
 
 from bftrainer.errors import SolverError
+from bftrainer.messages.commands.running import SOLVER
 
+NOT_HERE = "it is not available"
 INFINITE = 1e20
 """Solvers mean by a bound above this that they know none."""
 
@@ -68,7 +70,7 @@ def _direct(name: str, model: pyo.ConcreteModel, limits: SolverLimits) -> Solver
 
     solver = SolverFactory(name)
     if not solver.available():
-        raise SolverError(f"{name} is not available")
+        raise SolverError(NOT_HERE)
     config: dict[str, Any] = {"time_limit": limits.time_s, "rel_gap": limits.gap, "threads": 1}
     result = solver.solve(
         model,
@@ -93,7 +95,7 @@ def _legacy(
     """Solvers behind Pyomo's older interface; `options` are the solver's names of ours."""
     solver = pyo.SolverFactory(name)
     if not solver.available(exception_flag=False):
-        raise SolverError(f"{name} is not available")
+        raise SolverError(NOT_HERE)
     settings = {options["gap"]: limits.gap, options["threads"]: 1, options["time"]: limits.time_s}
     result = solver.solve(model, load_solutions=False, options=settings)
     found = len(result.solution) > 0
@@ -187,7 +189,7 @@ def require(name: str) -> None:
     if wrong:
         others = ", ".join(other for other in SOLVERS if other != name and not trial(other))
         instead = f"or take one of: {others}" if others else "no other solver works here either"
-        raise SolverError(f"solver {name} {wrong}; {SOLVERS[name].install}, {instead}")
+        raise SolverError(SOLVER.ends(f"solver {name} {wrong}; {SOLVERS[name].install}, {instead}"))
 
 
 def solve(name: str, model: pyo.ConcreteModel, limits: SolverLimits) -> SolverAnswer:
@@ -200,6 +202,8 @@ def solve(name: str, model: pyo.ConcreteModel, limits: SolverLimits) -> SolverAn
     try:
         return features.run(model, limits)
     except SolverError as error:
-        raise SolverError(f"solver {name}: {error}; {features.install}, or take another") from error
+        said = f"solver {name}: {error}; {features.install}, or take another"
+        raise SolverError(SOLVER.ends(said)) from error
     except Exception as error:  # whatever a solver's interface raises
-        raise SolverError(f"solver {name} failed: {error}; {features.install}, or take another") from error
+        said = f"solver {name} failed: {error}; {features.install}, or take another"
+        raise SolverError(SOLVER.ends(said)) from error

@@ -16,14 +16,21 @@ from bftrainer.api.munge import SCHEME, Munge, MungeError, digest
 from bftrainer.api.transport.accept import peer_uid
 from bftrainer.api.transport.connection import connection_of
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.reaching import NOT_FOR_HIM, UNKNOWN_CALLER
 
 
 class UnauthenticatedError(BftrainerError):
     """Neither the kernel nor munge tells which user sent the request."""
 
+    def __init__(self, why: str) -> None:
+        super().__init__(UNKNOWN_CALLER.ends(why))
+
 
 class NotAllowedError(BftrainerError):
     """The user is known, and may not do this."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(NOT_FOR_HIM.ends(why))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,17 @@ from typing import Any
 from aiohttp import web
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.reaching import ODD_REQUEST
 from bftrainer.wire.parse import MAX_DEPTH, is_shallow
 
 MAX_DIGITS = 20
 """A text of more digits is no number that anybody means; to read it would take long."""
 MOST_REAL = 1e300
+
+
+def odd_request(why: str) -> BftrainerError:
+    """An error of who has sent a request."""
+    return BftrainerError(ODD_REQUEST.ends(why))
 
 
 async def body_of(request: web.Request) -> dict[str, Any]:
@@ -23,11 +29,11 @@ async def body_of(request: web.Request) -> dict[str, Any]:
     except RecursionError:
         shallow = False
     except ValueError as error:
-        raise BftrainerError(f"the request's body is no JSON: {error}") from error
+        raise odd_request(f"the request's body is no JSON: {error}") from error
     if not shallow:
-        raise BftrainerError(f"the request's body is nested too deeply: more than {MAX_DEPTH} deep")
+        raise odd_request(f"the request's body is nested too deeply: more than {MAX_DEPTH} deep")
     if not isinstance(body, dict):
-        raise BftrainerError("the request's body must be a JSON object")
+        raise odd_request("the request's body must be a JSON object")
     return body
 
 
@@ -39,14 +45,14 @@ def text_of(body: dict[str, Any], key: str) -> str:
             return value
     except UnicodeEncodeError:  # half a character, which neither a file system nor the store takes
         pass
-    raise BftrainerError(f"{key!r} must be a text")
+    raise odd_request(f"{key!r} must be a text")
 
 
 def real_of(body: dict[str, Any], key: str) -> float:
     """Return the number of a key; raise `BftrainerError` if it is missing or no finite number."""
     value = body.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MOST_REAL:
-        raise BftrainerError(f"{key!r} must be a number")
+        raise odd_request(f"{key!r} must be a number")
     return float(value)
 
 
@@ -54,5 +60,5 @@ def number_of(request: web.Request, key: str, default: int, least: int, most: in
     """Return a number of the query; raise `BftrainerError` if it is out of bounds."""
     text = request.query.get(key, str(default))
     if not (text.isascii() and text.isdecimal() and len(text) < MAX_DIGITS and least <= int(text) <= most):
-        raise BftrainerError(f"{key}={text[:MAX_DIGITS]!a}: give a whole number from {least} to {most}")
+        raise odd_request(f"{key}={text[:MAX_DIGITS]!a}: give a whole number from {least} to {most}")
     return int(text)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from bftrainer.api.transport.admission import BusyError
+from bftrainer.messages.commands.daemon import LATE
 from bftrainer.threads import in_thread
 
 Key = TypeVar("Key", bound=Hashable)
@@ -73,8 +74,7 @@ class Lookups(Generic[Key, Found]):
             kept = self._kept.get(key)
         if kept is None:
             raise BusyError(
-                f"{self._what} does not answer within {self._timeout_s:g} s; try again later, or ask your "
-                "administrators",
+                LATE.say(what=f"{self._what} does not answer within", limit=self._timeout_s),
                 503,
             )
         return kept.value()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.reaching import UNKNOWN_CALLER
 
 SCHEME = "Munge"
 """The scheme of the header `Authorization` with a credential."""
@@ -37,6 +38,9 @@ _REFUSED = re.compile(r"STATUS:\s+(.*) \(\d+\)\n")
 
 class MungeError(BftrainerError):
     """No credential can be made, or one is not valid."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(UNKNOWN_CALLER.ends(why))
 
 
 def digest(method: str, target: str, body: bytes) -> str:

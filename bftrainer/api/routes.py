@@ -6,13 +6,12 @@ from aiohttp import web
 
 from bftrainer.api.callers import NOBODY, Caller, Callers, NotAllowedError, UnauthenticatedError
 from bftrainer.api.errors import errors
-from bftrainer.api.fields import MAX_DIGITS, body_of, number_of, real_of, text_of
+from bftrainer.api.fields import MAX_DIGITS, body_of, number_of, odd_request, real_of, text_of
 from bftrainer.api.listing import ENDED, MAX_ENDED, MAX_ROWS, dumps
 from bftrainer.api.service import Json, Service
 from bftrainer.api.stream import send_feed
 from bftrainer.api.study_routes import StudyRoutes
 from bftrainer.api.transport.connection import connection_of, whole
-from bftrainer.errors import BftrainerError
 from bftrainer.wire.hub import Hub
 
 MAX_DAYS = 366
@@ -172,7 +171,7 @@ def _days(request: web.Request) -> float:
     except ValueError:
         days = 0.0
     if not 0.0 < days <= MAX_DAYS:
-        raise BftrainerError(f"days={text!a}: give a number above 0, up to {MAX_DAYS}")
+        raise odd_request(f"days={text!a}: give a number above 0, up to {MAX_DAYS}")
     return days
 
 

@@ -17,8 +17,8 @@ from aiohttp import web
 
 from bftrainer.api.answers import PIECE, TAKEN_S, Answers, pieces
 from bftrainer.api.callers import Caller
+from bftrainer.api.fields import odd_request
 from bftrainer.api.transport.admission import BusyError
-from bftrainer.errors import BftrainerError
 
 PARTS = ("status", "decisions", "nodes", "studies", "trainers")
 """The parts of the feed that a reader may ask for, in the order in which they are told."""
@@ -142,7 +142,7 @@ def parts_of(request: web.Request) -> tuple[str, ...]:
     asked = request.query.get("parts", ",".join(PARTS)).split(",", len(PARTS) + 1)
     for part in asked:
         if part not in PARTS:
-            raise BftrainerError(f"parts={part[:20]!a}: choose of {', '.join(PARTS)}")
+            raise odd_request(f"parts={part[:20]!a}: choose of {', '.join(PARTS)}")
     return tuple(part for part in PARTS if part in asked)
 
 

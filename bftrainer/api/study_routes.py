@@ -6,10 +6,9 @@ from aiohttp import web
 
 from bftrainer.api.answers import Answers
 from bftrainer.api.callers import Callers
-from bftrainer.api.fields import body_of, number_of, real_of, text_of
+from bftrainer.api.fields import body_of, number_of, odd_request, real_of, text_of
 from bftrainer.api.listing import ENDED, MAX_ENDED, dumps
 from bftrainer.api.service import StudyService
-from bftrainer.errors import BftrainerError
 
 MOST_POINTS = 1000
 """More than a trial's course has."""
@@ -72,11 +71,11 @@ class StudyRoutes:
         body = await body_of(request)
         trials, points = body.get("trials", 0), body.get("points", [])
         if isinstance(trials, bool) or not isinstance(trials, int) or not 0 <= trials <= MOST_TRIALS:
-            raise BftrainerError(f"'trials' must be a whole number from 0 to {MOST_TRIALS:,}")
+            raise odd_request(f"'trials' must be a whole number from 0 to {MOST_TRIALS:,}")
         if not isinstance(points, list):
-            raise BftrainerError("'points' must be a list of objects, such as {\"lr\": 0.1}")
+            raise odd_request("'points' must be a list of objects, such as {\"lr\": 0.1}")
         if not trials and not points:
-            raise BftrainerError("nothing to add; give trials or points")
+            raise odd_request("nothing to add; give trials or points")
         row = await self._service.add(caller, request.match_info["study"], trials, points)
         return await self._answers.send(request, caller.user, row)
 

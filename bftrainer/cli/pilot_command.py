@@ -16,6 +16,7 @@ from bftrainer.cli.shared.options import setting_options
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Finite
 from bftrainer.messages.commands.lines import NEEDS, NO_BATCH_SYSTEM
+from bftrainer.messages.commands.reaching import BATCH_SYSTEM
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
 
@@ -82,7 +83,7 @@ def command(
     try:
         request = scheduler.request(pilot, SECRET, hole_s if limit is None else limit)
     except SchedulerError as error:
-        raise BftrainerError(str(error)) from error
+        raise BftrainerError(BATCH_SYSTEM.ends(str(error))) from error
     if warning:
         say(f"warning: {warning}", err=True)
     before = "".join(f"{name}={shlex.quote(value)} " for name, value in request.environ.items())
@@ -119,7 +120,7 @@ def _hole(scheduler: Scheduler, node: str) -> tuple[float | None, str]:
     try:
         snapshot = asyncio.run(scheduler.poll())
     except SchedulerError as error:
-        return None, f"{error}; so neither limits nor the node are known"
+        return None, BATCH_SYSTEM.ends(f"{error}; so neither limits nor the node are known")
     found = next((n for n in snapshot.nodes if n.name == node), None)
     if found is None:
         names = NodeSet.fromlist([n.name for n in snapshot.nodes])

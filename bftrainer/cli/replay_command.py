@@ -20,7 +20,7 @@ from bftrainer.cli.shared.replays.log_options import log_options, print_notes
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Finite, Input, OutputPath, Positive, parse_utc
-from bftrainer.messages.commands.lines import NEEDS, NOT_RECORDED
+from bftrainer.messages.commands.lines import NEEDS, NOT_RECORDED, WITHOUT_MILP
 from bftrainer.messages.files.tables import WRONG_VALUE
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings, of_command
@@ -187,11 +187,8 @@ def _replay_log(parameters: dict[str, Any], settings: Settings, out: Path | None
         storage.write(done.report_data, out)
     figures = {**done.figures, "wall_s": time.perf_counter() - started}
     if done.fallbacks:
-        say(
-            f"warning: {figures['fallbacks']} of {figures['decisions']} decisions were made without the MILP "
-            f"that was asked for: {done.fallbacks[0]}",
-            err=True,
-        )
+        what = f"{figures['fallbacks']} of {figures['decisions']} decisions were"
+        say(f"warning: {WITHOUT_MILP.say(what=what, why=done.fallbacks[0])}", err=True)
     if as_json:
         print_json(figures)
     else:

@@ -17,6 +17,7 @@ from bftrainer.cli.shared.progress import Advance, progress_bar
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input
+from bftrainer.messages.commands.lines import RUNS_FAILED, WITHOUT_MILP
 from bftrainer.settings.sources import load
 
 if TYPE_CHECKING:
@@ -137,14 +138,14 @@ def _warn(rows: Sequence[dict[str, Any]]) -> None:
     """Print on standard error how many runs fell back to another allocator, and how many failed."""
     fallen = sum(bool(row.get("fallbacks")) for row in rows)
     if fallen:
-        say(
-            f"warning: in {fallen} of {len(rows)} runs, decisions were made without the MILP that was asked "
-            "for: column fallbacks has how many, and bftrainer replay with the same parameters says why",
-            err=True,
+        told = WITHOUT_MILP.say(
+            what=f"in {fallen} of {len(rows)} runs, decisions were",
+            why="column fallbacks has how many, and bftrainer replay with the same parameters says why",
         )
+        say(f"warning: {told}", err=True)
     failed = sum(row["error"] is not None for row in rows)
     if failed:
-        say(f"error: {failed} of {len(rows)} runs failed; repeat the command to try them again", err=True)
+        say(f"error: {RUNS_FAILED.say(failed=failed, runs=len(rows))}", err=True)
 
 
 def _print(jobs: Sequence[SweepRun], rows: Sequence[dict[str, Any]]) -> None:

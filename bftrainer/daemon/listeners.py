@@ -24,6 +24,7 @@ from bftrainer.api.transport.listen import bind, bind_loopback, bind_unix
 from bftrainer.api.transport.sockets import PORTION, UNPROVEN_PORTION
 from bftrainer.daemon.descriptors import METRICS_CONNECTIONS, DescriptorShare, of_settings
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.running import LISTENS
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
 from bftrainer.state_dir.path_safety import socket_danger
@@ -94,7 +95,7 @@ class Listeners:
             max_request=1000 * max(REQUEST_KB, 2 * settings.max_spec_kb),
         )
         if settings.mode == "site" and (found := socket_danger(settings.socket, os.geteuid())):
-            raise BftrainerError(f"socket {settings.socket}: {found.said}; {found.remedy}")
+            raise BftrainerError(LISTENS.ends(f"socket {settings.socket}: {found.said}; {found.remedy}"))
         await _serve(
             stack,
             users(),

@@ -14,6 +14,7 @@ from typing import Any
 
 from bftrainer.demo.view import DaemonView
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.places import UNWRITABLE
 from bftrainer.series.timeline import Occupancy, RescalePause, Stretch, Timeline, timeline
 from bftrainer.series.timeline_svg import Chapter, svg
 from bftrainer.traces.whole_file import write_whole
@@ -81,9 +82,7 @@ def draw(view: DaemonView, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, record.json() if path.suffix == RECORD else record.svg())
     except OSError as error:
-        raise BftrainerError(
-            f"--picture {path}: {error.strerror or error}; write to another place"
-        ) from error
+        raise BftrainerError(UNWRITABLE.say(path=f"--picture {path}", why=error.strerror or error)) from error
 
 
 def main(source: str, target: str) -> None:

@@ -26,6 +26,7 @@ from bftrainer.demo.summary import Summary, summarise
 from bftrainer.demo.view import DaemonView, Looker
 from bftrainer.errors import BftrainerError
 from bftrainer.files import read_text
+from bftrainer.messages.trying import NO_NODES_HERE
 from bftrainer.settings.client.given import PREFIX
 from bftrainer.traces.whole_file import copy_folder
 
@@ -230,7 +231,7 @@ class DemoSession:
                 if self._daemon.poll() is not None or time.monotonic() > deadline:
                     log = self.log_end()
                     self.close()
-                    raise BftrainerError(f"the daemon did not start:\n{log}") from None
+                    raise BftrainerError(NO_NODES_HERE.ends(f"the daemon did not start:\n{log}")) from None
                 time.sleep(0.05)
 
     def _stop(self) -> None:
@@ -239,4 +240,6 @@ class DemoSession:
         try:
             self._daemon.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            raise BftrainerError(f"the daemon did not stop within {STOP_S:.0f} s") from None
+            raise BftrainerError(
+                NO_NODES_HERE.say(who="the daemon", why=f"did not stop within {STOP_S:.0f} s")
+            ) from None

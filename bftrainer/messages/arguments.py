@@ -266,3 +266,9 @@ ADAPTIVE_SEVERAL = Diagnostic(
     "Take elastic.FixedGlobal or elastic.FixedPerNode",
     "Each optimiser's gradients have a noise of their own, so no batch is right for all.",
 )
+BATCH_STAYS = Diagnostic(
+    182,
+    "the batch stays at {batch} samples: {why}",
+    "Nothing, if it happens once. Else give a fixed batch",
+    "A batch that adapts is chosen by a model of measured times and noise, which failed here.",
+)

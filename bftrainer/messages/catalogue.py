@@ -18,7 +18,7 @@ from bftrainer.messages import (
     state,
     trying,
 )
-from bftrainer.messages.commands import daemon, lines, reaching
+from bftrainer.messages.commands import daemon, lines, reaching, running, troubles
 from bftrainer.messages.diagnostic import Diagnostic
 from bftrainer.messages.files import logs, places, plans, replays, settings, studies, tables
 
@@ -39,6 +39,8 @@ SECTIONS: Mapping[str, ModuleType] = MappingProxyType(
         "What bftrainer try finds": trying,
         "Commands that get no answer": reaching,
         "What the daemon refuses": daemon,
+        "Why a daemon does not start, or go on": running,
+        "What status calls degraded": troubles,
         "What the command line refuses": lines,
         "Files that cannot be read or written": places,
         "Logs that are refused": logs,

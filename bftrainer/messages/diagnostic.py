@@ -28,6 +28,10 @@ class Diagnostic:
         """The whole message: what is wrong, what to do, and the command that tells more."""
         return ". ".join(self.parts(**values))
 
+    def ends(self, text: str) -> str:
+        """Words of others that say what is wrong and what to do, with the command that tells more."""
+        return text if "(bftrainer explain " in text else f"{text} (bftrainer explain {self.id})"
+
     def parts(self, **values: object) -> tuple[str, str]:
         """What is wrong, and what to do with the command that tells more."""
         return self.text.format(**values), f"{self.cure.format(**values)} (bftrainer explain {self.id})"

@@ -102,3 +102,24 @@ FAILED_OFTEN = Diagnostic(
     "A trainer goes on from its last checkpoint after a failure. The setting max_failures_per_h bounds how "
     "often within an hour.",
 )
+NO_FOLDER = Diagnostic(
+    514,
+    "no {what} at {path}: {why}",
+    "See that you may write to the spec's workdir, and that its disk has room",
+    "What workers print is kept below `workdir`. The words after the path are the system's.",
+)
+TOO_FEW_DEVICES = Diagnostic(
+    515,
+    "{count} workers are asked for (nodes.workers), and the node has {devices} devices ({kind}): each worker "
+    "gets one of its own",
+    "Give nodes.workers: auto, or a lower number",
+    "Workers that shared a GPU would wait for each other. A device that has failed is out of use until its "
+    "pilot ends.",
+)
+CANNOT_START = Diagnostic(
+    516,
+    "cannot start {program!r}: {why}",
+    "See that the program is there on the nodes, and may be run",
+    "The command starts in `workdir`, with the PATH of the pilot. Give a whole path, or put the program's "
+    "folder into `env`: PATH.",
+)

@@ -164,3 +164,83 @@ NO_NODES = Diagnostic(
     "Give one: nodes: {{max: N}} asks for whole nodes, gpus: {{max: N}} for GPUs of nodes",
     "bftrainer gives no trainer more nodes than its spec allows.",
 )
+WRONG_KEY = Diagnostic(
+    637,
+    "{key}: {why}",
+    "Correct it in the line that the message names",
+    "The key is unknown or missing, or its value is no text, number or list as it takes. [The trainer "
+    "spec](trainer-spec.md) and [Studies](studies.md) list all keys.",
+)
+CURVE = Diagnostic(
+    638,
+    "no curve has {what}",
+    "Give points of 1 node or more, each number once, with finite speeds above 0. Or leave the curve out",
+    "A curve says how fast the trainer is on some numbers of nodes. Without one, bftrainer measures it.",
+)
+NOT_YAML = Diagnostic(
+    639,
+    "not YAML: {why}",
+    "Correct it in the line that the message names",
+    "A spec is one document of YAML, with plain keys, each once, lists, texts and numbers. Aliases and tags "
+    "let a small file grow without bounds.",
+)
+TOO_LARGE = Diagnostic(
+    640,
+    "{what}, which is more than a spec may have",
+    "Shorten it",
+    "The daemon bounds how long a spec is, how many values it has, and how deep these lie in each other.",
+)
+EMPTY = Diagnostic(
+    641,
+    "empty; {needs}",
+    "Fill it",
+    "The file has no values, or only remarks.",
+)
+NO_SPEC = Diagnostic(
+    642,
+    "{given} is no {kind}",
+    "Begin {begin}",
+    "A spec is a mapping of keys to values. In a list of specs, `- ` stands before each.",
+)
+IS_STUDY = Diagnostic(
+    643,
+    "this is a study",
+    "Submit it with bftrainer study submit",
+    "A study has `trainer` and `space`, and no command of its own: see [Studies](studies.md).",
+)
+NO_WORKDIR = Diagnostic(
+    644,
+    "no folder {folder!r}",
+    "Make it, or name another",
+    "The script runs in the folder `workdir`. A relative path starts where the spec is.",
+)
+NO_SCRIPT = Diagnostic(
+    645,
+    "there is no {script!r} in {folder!r}",
+    "Correct the name, or say with workdir where it is",
+    "The paths in a command start in `workdir`.",
+)
+NO_SAMPLES = Diagnostic(
+    646,
+    "a training of {samples:g} samples has nothing to do",
+    "Give work: {{samples: N}}, above 0",
+    "How long a training takes follows from its samples and its speed.",
+)
+TURNS_ON_WHOLE = Diagnostic(
+    647,
+    "share: time: {name!r} would take turns on whole nodes, and single GPUs are shared out here (share: gpu)",
+    "Leave share out",
+    "This site gives trainers single GPUs. Trainers that take turns hold whole nodes.",
+)
+WORKERS_OF_GPUS = Diagnostic(
+    648,
+    "nodes.workers: {workers}: each GPU is a worker's here (share: gpu), and a node has {gpus}",
+    "Leave workers out",
+    "This site gives trainers single GPUs, each with one worker.",
+)
+GPUS_OF_WHOLE = Diagnostic(
+    649,
+    "gpus: {name!r} asks for {least} to {most} GPUs, and whole nodes are shared out here (share: node)",
+    "Give nodes: {{max: N}}, or ask the site's admins for share: gpu",
+    "This site gives trainers whole nodes, with all their GPUs.",
+)

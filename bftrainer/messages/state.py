@@ -87,3 +87,34 @@ CHECKPOINTS_UNREADABLE = Diagnostic(
     "The run tries the latest one and those before it. It does not start anew by itself where there are "
     "some, as that would overwrite them.",
 )
+STATE_ANEW = Diagnostic(
+    196,
+    "the checkpoint has no {name}: it starts anew",
+    "Nothing, if the script has been given it since. Else see that its name is as before",
+    "What is new in the script has no state in older checkpoints.",
+)
+EARLIER_CHECKPOINT = Diagnostic(
+    197,
+    "checkpoint {path} is not readable, trying the one before: {why}",
+    "See that the disk of checkpoint.dir works. Nothing else is to do",
+    "The training goes on from an earlier checkpoint, and computes anew what came after it.",
+)
+ROUNDING = Diagnostic(
+    198,
+    "the nodes' states differ by rounding",
+    "Nothing: that is as expected on different hardware",
+    "Devices of other models add in another order. Larger differences end the trainer.",
+)
+BEGINS_ANEW = Diagnostic(
+    199,
+    "{why}: this process ends, for another to start anew",
+    "Nothing: a new process takes its place",
+    "It has half of a change of the state, after others died in the middle. The new one gets the state of a "
+    "member that has it whole, or of the last checkpoint.",
+)
+CHECKPOINT_FAILS = Diagnostic(
+    200,
+    "checkpoint {path}: {why}",
+    "Make room in checkpoint.dir, or name another folder. The training goes on meanwhile",
+    "Where no checkpoint can be written, a trainer that loses all its nodes goes on from an older one.",
+)

@@ -207,3 +207,27 @@ NOT_SAME = Diagnostic(
     "Give what the script keeps to elastic.Run as parts=, save it with the checkpoint, or take run.position",
     "Weights and steps are the same, so it follows from what the script keeps by itself.",
 )
+NO_NODES_HERE = Diagnostic(
+    731,
+    "{who} {why}",
+    "Try again, on a machine with less to do",
+    "The command starts a daemon of its own on this machine, with its trainers, and ends it afterwards.",
+)
+RUN_FAILED = Diagnostic(
+    732,
+    "{run}: {status}: {reason}",
+    "Mend what the reason names, and try again",
+    "Costs are measured by whole runs of the script. One of them has failed.",
+)
+TOO_FEW_STEPS = Diagnostic(
+    733,
+    "{run}: the script ends after {last} steps, and {steps} were wanted",
+    "Give fewer with --steps, or let the script train for longer",
+    "The first steps are left out of a measurement, and enough others have to be left.",
+)
+NOTHING_PARTIAL = Diagnostic(
+    734,
+    "no step of {steps} was partial",
+    "Take more steps, or less warm-up",
+    "The first steps compute whole gradients, as the spec's `partial` says.",
+)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.specs import CURVE
 from bftrainer.model.trainer import Points
 
 Floats = npt.NDArray[np.float64]
@@ -35,15 +36,15 @@ def make(points: Iterable[tuple[int, float]]) -> Points:
     """
     pairs = sorted((int(n), float(rate)) for n, rate in points)
     if not pairs:
-        raise CurveError("a curve needs at least one point; leave it out to have it measured")
+        raise CurveError(CURVE.say(what="no point"))
     if pairs[0][0] <= 0:
-        raise CurveError(f"the curve starts at {pairs[0][0]} nodes; start above 0, (0, 0) is implied")
+        raise CurveError(CURVE.say(what=f"a point at {pairs[0][0]} nodes"))
     for (a, _), (b, _) in pairwise(pairs):
         if a == b:
-            raise CurveError(f"two points for {a} nodes; keep one of them")
+            raise CurveError(CURVE.say(what=f"two points for {a} nodes"))
     for n, rate in pairs:
         if not (0 < rate < float("inf")):
-            raise CurveError(f"{rate} samples/s on {n} nodes; rates must be finite and above 0")
+            raise CurveError(CURVE.say(what=f"{rate} samples/s on {n} nodes"))
     return tuple(pairs)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bftrainer.errors import BftrainerError, SchedulerError
+from bftrainer.messages.files.places import FOLDER_FULL
 from bftrainer.model.machine import Snapshot
 from bftrainer.ports import Clock
 from bftrainer.recording import lines
@@ -80,10 +81,7 @@ class SiteRecorder:
             answered = await self._poll(stop)
             failures = 0 if answered else failures + 1
             if self._series.full:
-                raise BftrainerError(
-                    f"{self._series.folder} has all the MB that it may have; raise --most-mb, or move files "
-                    "of other times away, and start again"
-                )
+                raise BftrainerError(FOLDER_FULL.say(folder=self._series.folder))
             # after a poll that took long the next one is not late, but where it would have been
             wait = min(max(LONGEST_S, self._poll_s), self._poll_s * 2.0 ** min(failures, 10))
             due = max(due + wait, time.monotonic() + wait / 10)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.places import OTHER_RECORDER, UNWRITABLE
 from bftrainer.traces import recorded
 from bftrainer.traces.whole_file import whole_file
 
@@ -119,13 +120,11 @@ def _locked(folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise BftrainerError(f"{folder}: {error.strerror}; take another folder") from error
+        raise BftrainerError(UNWRITABLE.say(path=folder, why=error.strerror)) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
             os.close(lock)
-            raise BftrainerError(
-                f"another recorder writes to {folder}; take another folder, or stop that one"
-            ) from None
+            raise BftrainerError(OTHER_RECORDER.say(folder=folder)) from None
     return lock

@@ -15,6 +15,7 @@ from bftrainer.api.client import DaemonError
 from bftrainer.demo.session import DemoSession
 from bftrainer.elastic.recorded.directions import VARIABLE, held_of, release_of
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.trying import NO_NODES_HERE
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.rehearsal.runs import RunPlan, request
 from bftrainer.rehearsal.scratch import ScratchCopy, copy
@@ -227,7 +228,9 @@ class Conductor:
         deadline = time.monotonic() + self._most_s
         while len(self._call("GET", f"trainers/{BLOCK}")["members"]) < nodes:
             if time.monotonic() > deadline:
-                raise BftrainerError("the rehearsal's own daemon gives out no nodes; try it again")
+                raise BftrainerError(
+                    NO_NODES_HERE.say(who="the daemon of bftrainer try", why="gives out no nodes")
+                )
             time.sleep(TICK_S)
 
     def _submit(self, body: Mapping[str, Any], resume: int | None = None) -> int:

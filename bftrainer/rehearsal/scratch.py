@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.places import TOO_LARGE_TO_COPY
 
 MB = 1 << 20
 LARGE = 32 * MB
@@ -48,10 +49,7 @@ def copy(source: Path, target: Path) -> ScratchCopy:
         size = 0 if path.is_symlink() else path.stat().st_size
         total += size if size <= LARGE or path.suffix in OUTPUTS else 0
         if total > MOST or count > MOST_FILES:
-            raise BftrainerError(
-                f"{source}: its files are too many or too large to be copied for each run ({MOST // MB} MB, "
-                f"{MOST_FILES:,} files at most): let the spec's workdir be a folder with the script alone"
-            )
+            raise BftrainerError(TOO_LARGE_TO_COPY.say(folder=source, mb=MOST // MB, files=MOST_FILES))
 
     def put(one: str, other: str) -> str:
         path = Path(one)

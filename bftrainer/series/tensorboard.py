@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.lines import NOT_INSTALLED
+from bftrainer.messages.files.places import UNWRITABLE
 from bftrainer.series.points import Point, lasting
 from bftrainer.traces.whole_file import whole_file
 
@@ -28,7 +30,7 @@ def export(points: Sequence[Point], folder: Path) -> int:
         from tensorboard.summary.writer.record_writer import RecordWriter  # noqa: PLC0415
     except ImportError as error:
         raise BftrainerError(
-            f"--tensorboard needs the package tensorboard ({error}): pip install tensorboard"
+            NOT_INSTALLED.say(what="--tensorboard", package="tensorboard", how="pip install tensorboard")
         ) from error
     shown = lasting(points)
     written = folder / f"events.out.tfevents.{time.time_ns()}{SUFFIX}"
@@ -45,7 +47,9 @@ def export(points: Sequence[Point], folder: Path) -> int:
             if path != written:
                 path.unlink(missing_ok=True)
     except OSError as error:
-        raise BftrainerError(f"--tensorboard {folder}: {error.strerror or error}") from error
+        raise BftrainerError(
+            UNWRITABLE.say(path=f"--tensorboard {folder}", why=error.strerror or error)
+        ) from error
     return len(shown)
 
 

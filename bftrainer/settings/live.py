@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
+from bftrainer.messages.files.settings import NEEDS_RESTART
 from bftrainer.settings.client.given import SettingsError
 from bftrainer.settings.setting import facts
 from bftrainer.settings.values import Settings
@@ -33,7 +34,7 @@ def reloaded(old: Settings, new: Settings) -> tuple[Settings, Refused]:
     except ValidationError as error:
         said = "; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors())
         kept = ", ".join(sorted(refused))
-        raise SettingsError(f"{said} ({kept} cannot change without a restart)") from error
+        raise SettingsError(NEEDS_RESTART.ends(f"{said} ({kept} cannot change without a restart)")) from error
     return settings, refused
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from bftrainer.messages.files.settings import WRONG_SETTING
 from bftrainer.settings.client.given import PREFIX, SettingsError, files, from_environment, from_file
 from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.values import NO_VALUE, Settings
@@ -50,7 +51,7 @@ def load(
     ):
         for name, value in values.items():
             if name not in Settings.model_fields:
-                raise SettingsError(_unknown(source, name))
+                raise SettingsError(WRONG_SETTING.ends(_unknown(source, name)))
             merged[name], sources[name] = value, source
     kind = SCHEDULERS.get(str(merged.get("scheduler", Settings.model_fields["scheduler"].default)))
     try:
@@ -66,12 +67,12 @@ def load(
 
 def _explain(loc: tuple[int | str, ...], value: object, message: str, sources: Mapping[str, str]) -> str:
     if not loc:
-        return f"settings: {message}"
+        return WRONG_SETTING.ends(f"settings: {message}")
     name = str(loc[0])
     place = ".".join(str(part) for part in loc)
     word = f"; or give {NO_VALUE[name]!r}" if name in NO_VALUE else ""
     said = f"{message[:1].lower()}{message[1:]}{word}"
-    return f"{sources.get(name, 'settings')}: {place}: {_quoted(value)}: {said}"
+    return WRONG_SETTING.ends(f"{sources.get(name, 'settings')}: {place}: {_quoted(value)}: {said}")
 
 
 def _quoted(value: object) -> str:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from bftrainer.messages.specs import WRONG_KEY
 from bftrainer.model.text import shown
 from bftrainer.spec.located_yaml import QUOTED, Document, Location
 from bftrainer.spec.schema import Spec
@@ -46,7 +47,7 @@ def explain(
     texts = []
     for one in found[:MOST_ERRORS]:
         line = document.line((*where, *_place(one)))
-        texts.append(f"{document.name}:{line}: {shown(_text(one, model))[:MOST_CHARACTERS]}")
+        texts.append(f"{document.name}:{line}: {WRONG_KEY.ends(shown(_text(one, model))[:MOST_CHARACTERS])}")
     if len(found) > MOST_ERRORS:
         texts.append(f"{document.name}: ... and {len(found) - MOST_ERRORS:,} more; mend these first")
     return "\n".join(texts)

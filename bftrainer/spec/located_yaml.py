@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.specs import EMPTY, NOT_YAML, TOO_LARGE, WRONG_KEY
 from bftrainer.model.text import plain, shown
 from bftrainer.threads import check
 from bftrainer.yaml_files import LOADER, problem_of, too_deep
@@ -108,15 +109,17 @@ def compose(text: str, name: str, bounds: YamlLimits = SPEC, needs: str = NEEDS)
     try:
         size = len(text.encode())
         if size > bounds.kb * 1000:
-            raise SpecError(f"{name}: {size} bytes; a spec has at most {bounds.kb} kB: shorten it")
+            raise SpecError(
+                TOO_LARGE.ends(f"{name}: {size} bytes; a spec has at most {bounds.kb} kB: shorten it")
+            )
         reader = _Reader(yaml.parse(text, Loader=LOADER), name, bounds.values, needs)
         return Document(name, reader.document(), reader.lines, reader.texts)
     except yaml.YAMLError as error:
-        raise SpecError(f"{name}{problem_of(error, MAX_DEPTH)}") from error
+        raise SpecError(NOT_YAML.ends(f"{name}{problem_of(error, MAX_DEPTH)}")) from error
     except SpecError:
         raise
     except (OverflowError, ValueError) as error:  # half of a surrogate pair; "\\UFFFFFFFF"
-        raise SpecError(f"{name}: not YAML: {shown(str(error))[:QUOTED]}") from error
+        raise SpecError(NOT_YAML.ends(f"{name}: not YAML: {shown(str(error))[:QUOTED]}")) from error
 
 
 @dataclass(slots=True)
@@ -130,19 +133,23 @@ class _Reader:
     lines: dict[Location, int] = field(default_factory=dict)
     texts: dict[Location, str] = field(default_factory=dict)
 
+    def error(self, line: int, text: str) -> SpecError:
+        """What is wrong with a line."""
+        return SpecError(f"{self.name}:{line}: {text}")
+
     def document(self) -> Any:
         """The only document's value."""
         next(self.events)  # the stream's start
         if not isinstance(next(self.events), yaml.DocumentStartEvent):
-            raise SpecError(f"{self.name}:1: empty; {self.needs}")
+            raise self.error(1, EMPTY.ends(f"empty; {self.needs}"))
         first = next(self.events)
         if isinstance(first, yaml.ScalarEvent) and not first.value and first.implicit[0]:
-            raise SpecError(f"{self.name}:1: empty; {self.needs}")
+            raise self.error(1, EMPTY.ends(f"empty; {self.needs}"))
         value = self._value(first, ())
         next(self.events)  # the document's end
         after = next(self.events)
         if isinstance(after, yaml.DocumentStartEvent):
-            raise SpecError(f"{self.name}:{_line(after)}: not YAML: but found another document; keep one")
+            raise self.error(_line(after), NOT_YAML.ends("not YAML: but found another document; keep one"))
         return value
 
     def _value(self, event: Any, where: Location) -> Any:
@@ -151,7 +158,7 @@ class _Reader:
         self.lines.setdefault(where, line)
         self._refuse_the_exotic(event, line)
         if len(where) > MAX_DEPTH:
-            raise SpecError(f"{self.name}:{line}: {too_deep(MAX_DEPTH)}")
+            raise self.error(line, TOO_LARGE.ends(too_deep(MAX_DEPTH)))
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(where)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -170,10 +177,10 @@ class _Reader:
             line = _line(event)
             self._refuse_the_exotic(event, line)
             if not isinstance(event, yaml.ScalarEvent):
-                raise SpecError(f"{self.name}:{line}: a key must be a plain word")
+                raise self.error(line, NOT_YAML.ends("a key must be a plain word"))
             key = self._key(event.value, line)
             if key in found:
-                raise SpecError(f"{self.name}:{line}: {key[:QUOTED]!r} is given twice; keep one of them")
+                raise self.error(line, NOT_YAML.ends(f"{key[:QUOTED]!r} is given twice; keep one of them"))
             self.lines[*where, key] = line
             found[key] = self._value(next(self.events), (*where, key))
         return found
@@ -181,12 +188,12 @@ class _Reader:
     def _refuse_the_exotic(self, event: Any, line: int) -> None:
         """Aliases let a small file grow without bounds, tags make objects; specs need neither."""
         if isinstance(event, yaml.AliasEvent):
-            raise SpecError(f"{self.name}:{line}: *{str(event.anchor)[:QUOTED]}: write the value out")
+            raise self.error(line, NOT_YAML.ends(f"*{str(event.anchor)[:QUOTED]}: write the value out"))
         if event.tag:
-            raise SpecError(f"{self.name}:{line}: the tag {shown(event.tag)[:QUOTED]!r}: leave it out")
+            raise self.error(line, NOT_YAML.ends(f"the tag {shown(event.tag)[:QUOTED]!r}: leave it out"))
         self.left -= 1
         if self.left < 0:
-            raise SpecError(f"{self.name}:{line}: not a spec: too many values; shorten it")
+            raise self.error(line, TOO_LARGE.ends("not a spec: too many values; shorten it"))
 
     def _scalar(self, event: Any, line: int) -> Any:
         text: str = event.value
@@ -195,8 +202,8 @@ class _Reader:
                 return WORDS[text]
             if _NUMBER.fullmatch(text):
                 if len(text) > MAX_NUMBER:
-                    where = f"{self.name}:{line}: {text[:40]!r}..."
-                    raise SpecError(f"{where} is no value: a number has at most {MAX_NUMBER} characters")
+                    said = f"{text[:40]!r}... is no value: a number has at most {MAX_NUMBER} characters"
+                    raise self.error(line, TOO_LARGE.ends(said))
                 return int(text) if _WHOLE.fullmatch(text) else float(text)
         return text
 
@@ -204,7 +211,7 @@ class _Reader:
         try:
             return plain(text)
         except ValueError as error:
-            raise SpecError(f"{self.name}:{line}: the key '{shown(text)[:QUOTED]}' {error}") from error
+            raise self.error(line, WRONG_KEY.ends(f"the key '{shown(text)[:QUOTED]}' {error}")) from error
 
 
 def _line(event: Any) -> int:

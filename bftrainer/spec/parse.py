@@ -11,6 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from bftrainer.files import read_text
+from bftrainer.messages.files.places import UNREADABLE
+from bftrainer.messages.files.tables import SECOND
+from bftrainer.messages.specs import IS_STUDY, NO_SCRIPT, NO_SPEC, NO_WORKDIR
 from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.performance import curve
 from bftrainer.spec.command_line import script_of
@@ -40,7 +43,7 @@ def read(path: Path, bounds: YamlLimits = SPEC) -> str:
     try:
         return read_text(path, bounds.kb)
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: {error}") from error
+        raise SpecError(UNREADABLE.say(path=path, why=error)) from error
 
 
 def require_files(spec: TrainerSpec, text: str, path: Path) -> None:
@@ -59,13 +62,11 @@ def require_files(spec: TrainerSpec, text: str, path: Path) -> None:
         return f"{path}:{next(found, 1)}: {key}"
 
     if not os.path.isdir(spec.workdir):  # noqa: PTH112  Path.is_dir raises for a name that no file can have
-        raise SpecError(f"{at('workdir')}: no folder {spec.workdir!r}; make it or name another")
+        raise SpecError(f"{at('workdir')}: {NO_WORKDIR.say(folder=spec.workdir)}")
     script = Path(spec.workdir, script_of(spec.command))
     if os.path.isdir(script.parent) and not os.path.exists(script):  # noqa: PTH112, PTH110
-        raise SpecError(
-            f"{at('command')}: there is no {script.name!r} in {str(script.parent)!r}; correct the name, or "
-            "say with workdir where it is"
-        )
+        found = NO_SCRIPT.say(script=script.name, folder=str(script.parent))
+        raise SpecError(f"{at('command')}: {found}")
 
 
 def parse(text: str, name: str, base: Path, bounds: YamlLimits = SPEC) -> TrainerSpec:
@@ -86,12 +87,13 @@ def parse_many(text: str, name: str) -> list[TrainerSpec]:
     """
     document = compose(text, name, SPECS)
     if not isinstance(document.value, list):
-        raise SpecError(f"{name}:1: expected a list of specs; begin each with '- name: ...'")
+        said = NO_SPEC.say(given=name, kind="list of specs", begin="each with '- name: ...'")
+        raise SpecError(f"{name}:1: {said}")
     specs = [convert(document, (i,), Path()) for i in range(len(document.value))]
     seen: set[str] = set()
     for i, spec in enumerate(specs):
         if spec.name in seen:
-            raise SpecError(f"{name}:{document.line((i,))}: the name {spec.name!r} occurs twice; rename one")
+            raise SpecError(f"{name}:{document.line((i,))}: {SECOND.say(what='spec', name=spec.name)}")
         seen.add(spec.name)
     return specs
 
@@ -106,10 +108,10 @@ def convert(
     """
     data = document.at(where)
     if not isinstance(data, dict):
-        said = repr(data)[:QUOTED]
-        raise SpecError(f"{document.name}:{document.line(where)}: {said} is no spec; expected 'name: ...'")
+        said = NO_SPEC.say(given=repr(data)[:QUOTED], kind="spec", begin="with 'name: ...'")
+        raise SpecError(f"{document.name}:{document.line(where)}: {said}")
     if {"trainer", "space"} <= data.keys() and "command" not in data:
-        raise SpecError(f"{document.name}:1: this is a study: bftrainer study submit takes it")
+        raise SpecError(f"{document.name}:1: {IS_STUDY.say()}")
     data = {**added, **data}
     data |= {key: document.as_written((*where, key), data[key]) for key in WORDS if key in data}
     try:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.running import STATE_DIR
 from bftrainer.state_dir.filesystem import NO_STORAGE, Mount, mount_of
 from bftrainer.state_dir.path_safety import danger, user_called
 
@@ -35,21 +36,21 @@ def make_state_dir(
     try:
         mount = mount_of(path)
         if mount is not None and mount.is_network and not on_network:
-            raise BftrainerError(_not_here(path, mount, site=private))
+            raise BftrainerError(STATE_DIR.ends(_not_here(path, mount, site=private)))
         require_state_dir(path, os.geteuid(), private=private)
         if not path.is_dir():
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
             require_state_dir(path, os.geteuid(), private=private)  # another user may have been faster
         _close(path, say)
     except OSError as error:
-        raise BftrainerError(f"--state-dir {path}: {error.strerror}; take another") from error
+        raise BftrainerError(STATE_DIR.ends(f"--state-dir {path}: {error.strerror}; take another")) from error
 
 
 class StateDirError(BftrainerError):
     """The daemon refuses a state directory: what is wrong with it, and what to do."""
 
     def __init__(self, said: str, remedy: str) -> None:
-        super().__init__(f"{said}; {remedy}")
+        super().__init__(STATE_DIR.ends(f"{said}; {remedy}"))
         self.said, self.remedy = said, remedy
 
 

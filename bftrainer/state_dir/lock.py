@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bftrainer.errors import BftrainerError
 from bftrainer.files import private_file
+from bftrainer.messages.commands.running import OTHER_DAEMON, STATE_DIR
 from bftrainer.state_dir.folder import StateDirError
 
 NAME = "daemon.lock"
@@ -84,10 +85,11 @@ class exclusively:  # noqa: N801  used like a function
         )
         if self._on_network and before is not None and before.host != here.host:
             self._close()
-            raise BftrainerError(
+            said = (
                 f"a daemon on another machine ({before}) did not stop in order, or still uses "
                 f"{self._folder}; stop it there, or remove {self._folder / NAME} if it has ended"
             )
+            raise BftrainerError(OTHER_DAEMON.ends(said))
         self._keep_from_clean_up()
         with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
             os.ftruncate(file, 0)
@@ -112,10 +114,11 @@ class exclusively:  # noqa: N801  used like a function
 
 def _refused(error: OSError, folder: Path, holder: LockHolder | None) -> str:
     if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
-        return f"another daemon ({holder or 'unknown'}) uses {folder}; stop it, or take another --state-dir"
+        said = f"another daemon ({holder or 'unknown'}) uses {folder}; stop it, or take another --state-dir"
+        return OTHER_DAEMON.ends(said)
     if error.errno in LOCKLESS:
-        return "; ".join(_lockless(error, folder))
-    return f"{folder / NAME}: {error.strerror}; take another --state-dir"
+        return STATE_DIR.ends("; ".join(_lockless(error, folder)))
+    return STATE_DIR.ends(f"{folder / NAME}: {error.strerror}; take another --state-dir")
 
 
 def _lockless(error: OSError, folder: Path) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from alembic.util.exc import CommandError
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from bftrainer.errors import StoreError
+from bftrainer.messages.commands.running import DATABASE
 from bftrainer.store.damage import object_of
 
 BUSY_S = 1.0
@@ -62,10 +63,14 @@ def place_of(path: Path) -> Path:
     ):  # links in a circle, before Python 3.13; later they resolve to one of them
         leads_nowhere = True
     if leads_nowhere:
-        raise StoreError(f"{path}: a link that leads to no file; remove it, or restore the file")
+        raise _unusable(path, "a link that leads to no file; remove it, or restore the file")
     if found.exists() and not found.is_file():
-        raise StoreError(f"{path}: not a regular file; move it away, or restore the database from a backup")
+        raise _unusable(path, "not a regular file; move it away, or restore the database from a backup")
     return found
+
+
+def _unusable(path: Path, why: str) -> StoreError:
+    return StoreError(DATABASE.ends(f"{path}: {why}"))
 
 
 def check_same(path: Path, opened: os.stat_result) -> None:
@@ -77,10 +82,10 @@ def check_same(path: Path, opened: os.stat_result) -> None:
     try:
         same = samestat(path.stat(), opened)
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}; put it back, or restart the daemon") from error
+        raise _unusable(path, f"{error.strerror}; put it back, or restart the daemon") from error
     if not same:
-        raise StoreError(
-            f"{path} is another file than the one that was opened; put that one back, or restart the daemon"
+        raise _unusable(
+            path, "it is another file than the one that was opened; put that one back, or restart the daemon"
         )
 
 
@@ -95,7 +100,7 @@ def open_database(path: Path) -> sa.Engine:
         if not path.exists():
             path.touch(mode=0o600)  # SQLite gives its other files the permissions of this one
     except OSError as error:
-        raise StoreError(f"{path}: {error}") from error
+        raise _unusable(path, str(error)) from error
     engine = sa.create_engine(
         f"sqlite:///{path}",
         connect_args={"timeout": BUSY_S, "check_same_thread": False},
@@ -106,12 +111,13 @@ def open_database(path: Path) -> sa.Engine:
         _patiently_upgrade(engine)
     except (DatabaseError, UnicodeDecodeError) as error:
         engine.dispose()
-        raise StoreError(f"{path}: {cause(error)}") from error
+        raise _unusable(path, cause(error)) from error
     except CommandError as error:
         engine.dispose()
-        raise StoreError(
-            f"{path}: {error}; a newer bftrainer wrote it, one from before 0.9.0, or none: "
-            "upgrade bftrainer, or move the file away"
+        raise _unusable(
+            path,
+            f"{error}; a newer bftrainer wrote it, one from before 0.9.0, or none: upgrade bftrainer, or "
+            "move the file away",
         ) from error
     return engine
 
@@ -167,10 +173,11 @@ def check_log(path: Path, most: int) -> None:
         StoreError: it has more.
     """
     if (size := log_bytes(path)) > most:
-        raise StoreError(
+        said = (
             f"{path}-wal has {size / 1e6:.0f} MB and cannot be emptied: another process has been reading the "
             f"database for long; find it with fuser {path}, and end it"
         )
+        raise StoreError(DATABASE.ends(said))
 
 
 def shorten_log(connection: sa.Connection, *, to_nothing: bool = False) -> None:

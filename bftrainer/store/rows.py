@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from bftrainer.errors import DamagedError
+from bftrainer.messages.commands.running import DAMAGED
 from bftrainer.model.actions import Action
 from bftrainer.model.events import Event, TrainerSubmitted
 from bftrainer.model.problem import Plan
@@ -101,7 +102,7 @@ def to_trainer(row: Any) -> StoredTrainer:
         DamagedError: the row holds what bftrainer would not have written.
     """
     if not row.engine or not row.spec:
-        raise DamagedError(f"trainer {row.id} is damaged in the store: what the engine needs of it is gone")
+        raise DamagedError(DAMAGED.say(id=row.id, why="what the engine needs of it is gone"))
     own = {"id": row.id, "submitted_at": row.submitted_at}
     names = ("status", "reason", "ended_at", "samples", "step", "epoch", "rate", "metrics", "of")
     try:
@@ -111,12 +112,12 @@ def to_trainer(row: Any) -> StoredTrainer:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise DamagedError(f"trainer {row.id} is damaged in the store: {where}: {first['msg']}") from error
+        raise DamagedError(DAMAGED.say(id=row.id, why=f"{where}: {first['msg']}")) from error
     sane = spec.allows(spec.n_min) and spec.allows(spec.n_max) and 0 < spec.weight < float("inf")
     priority = row.engine.get("priority", spec.priority)  # it may have changed since the spec was stored
     known = isinstance(priority, int | float) and isfinite(priority) and isfinite(spec.priority)
     if not sane or not known:
-        raise DamagedError(f"trainer {row.id} is damaged in the store: its nodes, weight or priority")
+        raise DamagedError(DAMAGED.say(id=row.id, why="its nodes, weight or priority"))
     spec = dataclasses.replace(spec, priority=float(priority))
     return dataclasses.replace(found, spec=spec, engine=dataclasses.replace(found.engine, spec=spec))
 

@@ -25,6 +25,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from bftrainer.errors import DamagedError, NameTakenError, StoreError, UnstorableError
 from bftrainer.messages.commands.daemon import NAME_TAKEN
+from bftrainer.messages.commands.running import DATABASE, UNSTORABLE_VALUE
 from bftrainer.model.actions import Action, Ended
 from bftrainer.model.events import Event
 from bftrainer.model.main_jobs import MainStart
@@ -298,7 +299,7 @@ class SqlStore:
                 finally:
                     raw.set_progress_handler(None, 0)
         except UNSTORABLE as error:
-            raise UnstorableError(f"{self._path}: a value cannot be stored: {cause(error)}") from error
+            raise UnstorableError(f"{self._path}: {UNSTORABLE_VALUE.say(why=cause(error))}") from error
         except (DatabaseError, PoolTimeoutError, UnicodeDecodeError) as error:
             if "interrupted" in str(error) and monotonic() > deadline:
                 own = limit_s in (OWN_S, TIDY_S)
@@ -306,9 +307,9 @@ class SqlStore:
                 said = f"the query took longer than {limit_s:g} s; {more}"
             else:
                 said = cause(error)
-            raise StoreError(f"{self._path}: {said}") from error
+            raise StoreError(DATABASE.ends(f"{self._path}: {said}")) from error
         except (StatementError, ValueError, TypeError) as error:  # SQLite was not reached
-            raise UnstorableError(f"{self._path}: a value cannot be stored: {cause(error)}") from error
+            raise UnstorableError(f"{self._path}: {UNSTORABLE_VALUE.say(why=cause(error))}") from error
 
 
 def _insert(c: sa.Connection, table: sa.Table, values: rows.Columns) -> int:

@@ -30,7 +30,7 @@ from bftrainer.model.reports import Pause
 from bftrainer.telemetry.bounds import BoundHits
 from bftrainer.telemetry.log import names, note
 from bftrainer.telemetry.metrics import Metrics
-from bftrainer.telemetry.troubles import PASSES_S, Part, Trouble, Troubles
+from bftrainer.telemetry.troubles import PASSES_S, TOLD_BY, Part, Trouble, Troubles
 
 log = logging.getLogger("bftrainer")
 
@@ -164,13 +164,14 @@ class Telemetry:
             if trouble is None:
                 _recovered(part)
             else:
-                note(log, "degraded", logging.ERROR, part=part, reason=trouble.text)
+                note(log, "degraded", logging.ERROR, part=part, reason=TOLD_BY[part].ends(trouble.text))
 
     def happened(self, part: Part, reason: str, detail: str = "", *, seconds: float = PASSES_S) -> None:
         """Note what is wrong with a part for `seconds` after it has happened. It ends by itself; until then
         status and readiness tell how often it has happened. `detail` may name users: it is for admins."""
         if self.troubles.happened(part, Trouble(reason, detail), seconds):
-            note(log, "degraded", logging.ERROR, part=part, reason=Trouble(reason, detail).text)
+            said = TOLD_BY[part].ends(Trouble(reason, detail).text)
+            note(log, "degraded", logging.ERROR, part=part, reason=said)
 
     def bounded(self, bound: str, by: str = "", *, times: int = 1, **more: object) -> None:
         """A bound was hit, and what went beyond was refused or left out.

@@ -4,9 +4,29 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, get_args
+
+from bftrainer.messages.commands.troubles import (
+    AGENTS,
+    ALLOCATOR,
+    ANSWERS,
+    CLOCK,
+    CONNECTIONS,
+    DESCRIPTORS,
+    DISK,
+    ENGINE,
+    NODES,
+    PILOTS,
+    QUEUE,
+    READS,
+    SCHEDULER,
+    STORE,
+    STUDIES,
+)
+from bftrainer.messages.diagnostic import Diagnostic
 
 Part = Literal[
     "engine",
@@ -31,6 +51,26 @@ DECIDES_ALL_THE_SAME = frozenset(
 """The parts without which the daemon does its work all the same: another allocator makes the plans, other
 agents go on, main jobs that it sees get their nodes, fewer connections are served, and the daemon's own clock
 goes on."""
+TOLD_BY: Mapping[Part, Diagnostic] = MappingProxyType(
+    {
+        "engine": ENGINE,
+        "scheduler": SCHEDULER,
+        "nodes": NODES,
+        "queue": QUEUE,
+        "store": STORE,
+        "disk": DISK,
+        "clock": CLOCK,
+        "reads": READS,
+        "connections": CONNECTIONS,
+        "pilots": PILOTS,
+        "agents": AGENTS,
+        "solver": ANSWERS,
+        "allocator": ALLOCATOR,
+        "descriptors": DESCRIPTORS,
+        "studies": STUDIES,
+    }
+)
+"""The message about each part."""
 PASSES_S = 60.0
 """What happened once is over after so long."""
 
@@ -105,6 +145,13 @@ class Troubles:
     def texts(self, *, details: bool, blocking: bool | None = None) -> list[str]:
         """What is wrong, in a fixed order of the parts; with `details` as admins may read it. With `blocking`
         only what keeps the daemon from its work; False: only what does not."""
+        return [*self._by_parts(details=details, blocking=blocking).values()]
+
+    def messages(self, *, details: bool) -> list[str]:
+        """All of `texts`, each with the id of its part's message."""
+        return [TOLD_BY[part].ends(text) for part, text in self._by_parts(details=details).items()]
+
+    def _by_parts(self, *, details: bool, blocking: bool | None = None) -> dict[Part, str]:
         self._end_those_that_are_over()
         noted = self._by_part.copy()
         parts = [
@@ -112,7 +159,7 @@ class Troubles:
             for part in get_args(Part)
             if part in noted and (blocking is None or blocking == (part not in DECIDES_ALL_THE_SAME))
         ]
-        return [noted[part].text(detail=details) for part in parts]
+        return {part: noted[part].text(detail=details) for part in parts}
 
     def _end_those_that_are_over(self) -> None:
         now = self._clock()

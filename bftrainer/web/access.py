@@ -15,6 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.reaching import PAGE
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -37,7 +38,7 @@ class NotLetInError(BftrainerError):
     """A request that is not let in, with the status of its answer."""
 
     def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
+        super().__init__(PAGE.ends(message))
         self.status = status
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from bftrainer.errors import BftrainerError
 from bftrainer.files import open_regular
+from bftrainer.messages.commands.running import KEY
 from bftrainer.model.reports import Message
 from bftrainer.wire.parse import parse
 
@@ -33,10 +34,7 @@ def load_key(path: Path) -> bytes:
         return _read_or_make(path)
     except OSError as error:
         said = error.strerror or "not a regular file"
-        raise BftrainerError(
-            f"{path}: {said}; it is the daemon's key: remove what is there, and a new one is made (pilots "
-            "that still run end by themselves then)"
-        ) from error
+        raise BftrainerError(KEY.say(path=path, why=said)) from error
 
 
 def _read_or_make(path: Path) -> bytes:

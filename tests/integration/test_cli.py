@@ -185,7 +185,7 @@ def test_json(site: Site, command: list[str]) -> None:
         ("nodes: {min: 3, max: 2}", ["spec.yaml:3", "min 3 is above max 2"]),
         ("nodes: {max: 2}\nwigth: 1", ["spec.yaml:4", "wigth", "did you mean 'weight'"]),
         ("nodes: {max: two}", ["spec.yaml:3", "'two'", "whole number"]),
-        ("nodes: {max: 2}\ncurve: [[0, 5], [1, 9]]", ["spec.yaml:4", "start above 0"]),
+        ("nodes: {max: 2}\ncurve: [[0, 5], [1, 9]]", ["spec.yaml:4", "a point at 0 nodes"]),
         ("nodes: {max: 2}\ncurve: [[1, 5], [1, 9]]", ["spec.yaml:4", "two points for 1"]),
     ],
 )

@@ -114,7 +114,9 @@ def test_another_user_is_another_caller(munge: Munge) -> None:
 def test_a_credential_serves_once(munge: Munge) -> None:
     shown = credential(munge)
     assert send(munge, shown)[0] == 200
-    assert send(munge, shown) == (401, {"error": "the munge credential is refused: Replayed credential"})
+    status, answer = send(munge, shown)
+    assert status == 401
+    assert answer["error"].startswith("the munge credential is refused: Replayed credential")
 
 
 @pytest.mark.parametrize(

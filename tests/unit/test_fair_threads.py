@@ -61,7 +61,7 @@ def test_a_piece_that_takes_too_long_ends_and_its_user_is_told() -> None:
     held = Held(limit_s=0.05)
     long, next_one = held.thread.submit("ann", busy), held.thread.submit("bob", lambda: "b")
     assert next_one.result(60) == "b"
-    with pytest.raises(OverTimeError, match=r"more than 0\.05 s of work; ask for less"):
+    with pytest.raises(OverTimeError, match=r"more than 0\.05 s of work. Ask for less"):
         long.result(60)
     until(lambda: held.beyond == ["ann"], "the user is told")
     held.thread.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bftrainer.agent.process import Program
 from bftrainer.files import held
+from bftrainer.messages.ends import NO_FOLDER
 
 
 class FolderError(Exception):
@@ -34,7 +35,7 @@ def open_log(path: Path, what: str, program: Program | None = None) -> int:
                 make_folder(program)
             log = os.open(folder / path.name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise FolderError(f"no log can be written at {path}: {error.strerror}; check workdir") from error
+        raise FolderError(NO_FOLDER.say(what="log can be written", path=path, why=error.strerror)) from error
     moment = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
     with contextlib.suppress(OSError):  # on a full disk it trains all the same
         os.write(log, f"{moment} bftrainer: {what}\n".encode(errors="replace"))
@@ -60,4 +61,4 @@ def make_folder(program: Program) -> None:
                     with contextlib.suppress(FileExistsError):  # by another node, or of the script's own
                         (folder / entry.name).symlink_to(entry.path)
     except OSError as error:
-        raise FolderError(f"no folder can be made at {own}: {error.strerror}") from error
+        raise FolderError(NO_FOLDER.say(what="folder can be made", path=own, why=error.strerror)) from error

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bftrainer.messages.specs import NO_SAMPLES
 from bftrainer.model.sizes import EVERY_SIZE, AllowedSizes
 from bftrainer.model.trainer import Points
 from bftrainer.performance import curve
@@ -158,7 +159,7 @@ def phases_of_curve(points: Points, samples: float, most: int) -> TrainingPhases
         GoodputError: no samples.
     """
     if not samples > 0:
-        raise GoodputError(f"a training of {samples} samples; give work: {{samples: N}}, above 0")
+        raise GoodputError(NO_SAMPLES.say(samples=samples))
     speeds = curve.table(points, most)[1:]
     seconds = (samples / speeds)[:, np.newaxis]
     return TrainingPhases(1, np.array([samples]), seconds[0], seconds, np.full_like(seconds, samples))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.reaching import BUSY
 from bftrainer.wire.rates import Bucket
 
 Owner = tuple[str, int | str]
@@ -34,7 +35,7 @@ class BusyError(BftrainerError):
     """The daemon does not take the request now. Nothing was done: the client may try again in `RETRY_S`."""
 
     def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
+        super().__init__(BUSY.ends(message))
         self.status = status
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bftrainer.api.transport.sockets import refuse_descriptors
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.running import LISTENS
 
 LOOPBACK = "127.0.0.1"
 TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
@@ -33,9 +34,8 @@ def bind(address: str, setting: str = "listen") -> socket_.socket:
     except (OSError, ValueError, OverflowError) as error:
         taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
         whose = f" ({holders})" if taken and (holders := held_by(int(port))) else ""
-        raise BftrainerError(
-            f"{setting} {address}: {error}{whose}; give host:port of this machine"
-        ) from error
+        said = f"{setting} {address}: {error}{whose}; give host:port of this machine"
+        raise BftrainerError(LISTENS.ends(said)) from error
 
 
 def held_by(port: int, tables: Iterable[Path] = TCP_TABLES) -> str:
@@ -65,7 +65,7 @@ def bind_loopback(port: int, setting: str = "metrics_port") -> socket_.socket:
     try:
         return socket_.create_server((LOOPBACK, port))
     except OSError as error:
-        raise BftrainerError(f"{setting} {port}: {error.strerror}; take another") from error
+        raise BftrainerError(LISTENS.ends(f"{setting} {port}: {error.strerror}; take another")) from error
 
 
 def bind_unix(socket: Path, *, for_all: bool) -> socket_.socket:
@@ -75,7 +75,9 @@ def bind_unix(socket: Path, *, for_all: bool) -> socket_.socket:
         BftrainerError: The path allows no socket, or not all users can reach it although `for_all`.
     """
     if len(str(socket).encode()) > 100:
-        raise BftrainerError(f"{socket}: a socket's path has at most 100 bytes; take a shorter one")
+        raise BftrainerError(
+            LISTENS.ends(f"{socket}: a socket's path has at most 100 bytes; take a shorter one")
+        )
     if for_all:
         _require_way_to(socket.parent)
     bound = socket_.socket(socket_.AF_UNIX, socket_.SOCK_STREAM)
@@ -87,7 +89,7 @@ def bind_unix(socket: Path, *, for_all: bool) -> socket_.socket:
         bound.bind(str(socket))
     except OSError as error:
         bound.close()
-        raise BftrainerError(f"socket {socket}: {error.strerror}; take another path") from error
+        raise BftrainerError(LISTENS.ends(f"socket {socket}: {error.strerror}; take another path")) from error
     finally:
         os.umask(before)
     return bound
@@ -99,9 +101,12 @@ def _require_way_to(folder: Path) -> None:
         try:
             open_to_all = place.stat().st_mode & stat.S_IXOTH
         except OSError as error:
-            raise BftrainerError(f"socket: {place}: {error.strerror}; make the folder first") from error
-        if not open_to_all:
             raise BftrainerError(
+                LISTENS.ends(f"socket: {place}: {error.strerror}; make the folder first")
+            ) from error
+        if not open_to_all:
+            said = (
                 f"socket: users cannot reach it through {place}; allow it with chmod o+x {place}, or take "
                 "another path"
             )
+            raise BftrainerError(LISTENS.ends(said))

@@ -6,6 +6,7 @@ import click
 
 from bftrainer.cli.shared.terminal import say
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.lines import NO_MEMORY, OWN_FAULT, SYSTEM_REFUSES
 
 USER, USAGE, OURS, INTERRUPTED = 1, 2, 70, 130
 MOST_CHARACTERS = 2000
@@ -25,14 +26,14 @@ def tell(error: BaseException) -> int:
         _lines(str(error) or type(error).__name__)
         return USER
     if isinstance(error, MemoryError):
-        _lines("there is not enough memory for this; ask for less, or use a machine with more")
+        _lines(NO_MEMORY.say())
         return USER
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        _lines(f"{where}{error.strerror or error or type(error).__name__}")
+        _lines(SYSTEM_REFUSES.ends(f"{where}{error.strerror or error or type(error).__name__}"))
         return USER
     said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    _lines(f"bftrainer failed at this ({said}); please report it with what bftrainer --debug shows")
+    _lines(OWN_FAULT.say(said=said))
     return OURS
 
 

@@ -249,7 +249,7 @@ class DaemonService:
     def totals(self, caller: Caller) -> StatusView:
         """Return the status without single trainers."""
         state, plan = self.runner.state, self.runner.last_plan
-        problems = self.telemetry.troubles.texts(details=caller.admin)
+        problems = self.telemetry.troubles.messages(details=caller.admin)
         return {
             "version": __version__,
             "pid": os.getpid(),

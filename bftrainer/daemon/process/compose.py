@@ -10,6 +10,7 @@ from bftrainer.api.transport.listen import bind
 from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.settings import NEEDS_HARVEST, WHOLE_NODES
 from bftrainer.ports import Store
 from bftrainer.schedulers.shared.context import Context, Make, PlayedLog
 from bftrainer.settings.schedulers import SCHEDULERS
@@ -24,13 +25,9 @@ def compose(settings: Settings, store: Store, log: PlayedLog, say: Callable[[str
     """
     kind, clock = SCHEDULERS[settings.scheduler], WallClock()
     if settings.share == "gpu" and not kind.shares_gpus:
-        raise BftrainerError(
-            f"share: gpu: pilots of the scheduler {settings.scheduler} hold whole nodes; leave share out"
-        )
+        raise BftrainerError(WHOLE_NODES.say(scheduler=settings.scheduler))
     if settings.share == "gpu" and settings.scheduler == "slurm" and settings.harvest != "gpus":
-        raise BftrainerError(
-            "share: gpu: pilots of single GPUs share nodes with main jobs on Slurm; set harvest: gpus as well"
-        )
+        raise BftrainerError(NEEDS_HARVEST.say())
     bound, agents_at = (
         (None, str(settings.agents_socket)) if kind.on_this_machine else bind_for_agents(settings, store)
     )

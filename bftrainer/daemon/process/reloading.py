@@ -9,6 +9,7 @@ from collections.abc import Callable
 from bftrainer.allocate import check_solver
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.running import RELOAD
 from bftrainer.settings.values import Settings
 from bftrainer.telemetry.log import note
 from bftrainer.telemetry.troubles import Trouble
@@ -82,18 +83,16 @@ class Reloading:
             BftrainerError: they cannot be read, or not in time.
         """
         if self._reading is not None and not self._reading.done():
-            raise BftrainerError("an earlier reload still reads the settings: does their file system answer?")
+            raise BftrainerError(RELOAD.say(why="an earlier reload still reads the settings"))
         try:
             self._reading = in_thread("settings", lambda: _read(self._read, before))
         except RuntimeError as error:
-            raise BftrainerError(f"the settings cannot be read: {error}") from error
+            raise BftrainerError(RELOAD.say(why=error)) from error
         done, _ = await asyncio.wait({self._reading}, timeout=self._patience_s)
         if done:
             return self._reading.result()
         self._reading.add_done_callback(lambda late: late.exception())  # nobody asks for it any more
-        raise BftrainerError(
-            f"no settings were read within {self._patience_s:g} s: does their file system answer?"
-        )
+        raise BftrainerError(RELOAD.say(why=f"no settings were read within {self._patience_s:g} s"))
 
 
 def _read(read: Callable[[], Settings], before: Settings) -> tuple[Settings, str | None]:

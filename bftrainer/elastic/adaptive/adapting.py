@@ -19,7 +19,7 @@ from bftrainer.elastic.train.policy import Adaptive
 from bftrainer.elastic.train.sampler import RankShare
 from bftrainer.elastic.train.trained import Trained
 from bftrainer.elastic.train.update import Update
-from bftrainer.messages.arguments import ADAPTIVE_SEVERAL
+from bftrainer.messages.arguments import ADAPTIVE_SEVERAL, BATCH_STAYS
 from bftrainer.performance.goodput import BatchLimits, GoodputError, SystemModel
 
 log = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class Adapting:
                 return None
             return chosen(self._system, self._limits, phi, size, self.live.batch, self.live.at_once)
         except GoodputError as error:
-            log.warning("the batch stays at %d samples: %s", self.live.batch, error)
+            log.warning("%s", BATCH_STAYS.say(batch=self.live.batch, why=error))
             return None
 
     def _size(self) -> TimedSize:

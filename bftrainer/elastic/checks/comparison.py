@@ -16,7 +16,7 @@ from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.state.leaves import Leaf, Sample, leaves_of, sample
 from bftrainer.elastic.state.packing import from_bytes, to_bytes
 from bftrainer.elastic.state.training_state import TrainingState
-from bftrainer.messages.state import REPLICAS_DIFFER
+from bftrainer.messages.state import REPLICAS_DIFFER, ROUNDING
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class Comparison(StepObserver):
                 )
         if not self._told:
             self._told = True
-            log.warning("the nodes' states differ by rounding; that is as expected on different hardware")
+            log.warning("%s", ROUNDING.say())
 
     def _sample(self) -> Sample:
         found = [*leaves_of(self._state.parts), *self._outside()]

@@ -27,6 +27,7 @@ from bftrainer.elastic.state.handover import HandOver, TornError
 from bftrainer.elastic.state.position import Position
 from bftrainer.elastic.state.training_state import TrainingState
 from bftrainer.elastic.train.stopped import Stopped
+from bftrainer.messages.state import BEGINS_ANEW
 
 
 class MemberGroup(SingleProcess):
@@ -325,5 +326,5 @@ log = logging.getLogger(__name__)
 def begin_anew(why: str) -> None:
     """End this process at once. Another takes its place, which gets the state of a member that has it whole,
     or of the last checkpoint: as after a kill from outside, it is no failure of the program."""
-    log.error("%s: this process ends, for another to start anew", why)
+    log.error("%s", BEGINS_ANEW.say(why=why))
     os.kill(os.getpid(), signal.SIGKILL)

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import torch
 
 from bftrainer.files import held, is_among, read_text
-from bftrainer.messages.state import CHECKPOINTS_UNREADABLE
+from bftrainer.messages.state import CHECKPOINT_FAILS, CHECKPOINTS_UNREADABLE, EARLIER_CHECKPOINT
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Checkpoints:
         except (OSError, RuntimeError, pickle.PickleError) as error:  # torch: a full disk is a RuntimeError
             self.error = f"checkpoint {self._directory / name}: {error}"
             self.unreadable = isinstance(error, pickle.PickleError)
-            log.error("%s", self.error)
+            log.error("%s", CHECKPOINT_FAILS.ends(self.error))
             return False
         return True
 
@@ -125,7 +125,7 @@ class Checkpoints:
                     return snapshot
             except (OSError, RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError) as error:
                 where = self._directory / path.name
-                log.error("checkpoint %s is not readable, trying the one before: %r", where, error)
+                log.error("%s", EARLIER_CHECKPOINT.say(path=where, why=repr(error)))
                 reason = str(error) or type(error).__name__  # an empty file: EOFError without a text
         if reason:
             raise CheckpointError(

@@ -24,7 +24,7 @@ from bftrainer.elastic.state.packing import (
 )
 from bftrainer.elastic.state.parts import RESERVED
 from bftrainer.elastic.state.position import Position
-from bftrainer.messages.state import DOES_NOT_FIT
+from bftrainer.messages.state import DOES_NOT_FIT, STATE_ANEW
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class TrainingState:
             elif name in snapshot["parts"]:
                 part.load_state_dict(snapshot["parts"][name])
             elif name.isidentifier() or "." in name:  # others only compare, and have nothing to begin
-                log.warning("the state has no %s: it starts anew", name)
+                log.warning("%s", STATE_ANEW.say(name=name))
         self.position = Position(**snapshot["position"])
 
     # all at once

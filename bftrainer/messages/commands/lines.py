@@ -96,3 +96,40 @@ NO_MESSAGE = Diagnostic(
     "Give one of them. Of a trainer tell bftrainer show, queue and events",
     "The numbers have gaps, which are for later messages.",
 )
+NO_MEMORY = Diagnostic(
+    355,
+    "there is not enough memory for this",
+    "Ask for less, or use a machine with more",
+    "The system gives this process no more memory.",
+)
+OWN_FAULT = Diagnostic(
+    356,
+    "bftrainer failed at this ({said})",
+    "Please report it with what bftrainer --debug shows",
+    "A fault of bftrainer: no input should lead to it. The exit code is 70.",
+)
+SYSTEM_REFUSES = Diagnostic(
+    357,
+    "{why}",
+    "Mend what these words of the system name",
+    "The system refuses what the command needs, such as a file or a connection. `bftrainer --debug` "
+    "shows where.",
+)
+LINES_LEFT_OUT = Diagnostic(
+    358,
+    "{broken:,} of {lines:,} lines left out, not understood",
+    "Look at the lines below: they may be cut off, or of another format",
+    "A log is taken as long as few of its lines are broken. What they would have said is missing.",
+)
+WITHOUT_MILP = Diagnostic(
+    359,
+    "{what} made without the MILP that was asked for: {why}",
+    "Install another solver, or give --allocator auto",
+    "The solver has failed in these decisions, and another allocator has made them.",
+)
+RUNS_FAILED = Diagnostic(
+    360,
+    "{failed} of {runs} runs failed",
+    "Repeat the command to try them again",
+    "The column `error` of the results says why. Runs that are done are not repeated.",
+)

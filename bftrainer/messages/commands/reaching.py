@@ -55,3 +55,49 @@ NO_UTF8 = Diagnostic(
     "Rename the file or folder",
     "Requests are JSON, which can only hold names that are text.",
 )
+NOT_FOR_HIM = Diagnostic(
+    448,
+    "the daemon does not do this for you: {why}",
+    "Ask the site's admins, or start a daemon of your own",
+    "A daemon serves its own user, or in [site mode](site-mode.md) all users that its machine knows by name.",
+)
+UNKNOWN_CALLER = Diagnostic(
+    449,
+    "the daemon does not know who asks: {why}",
+    "See that munged runs on both machines, with one key and right clocks, and that munge is set",
+    "Over a network a credential of munge tells who you are. See [Site mode](site-mode.md).",
+)
+BUSY = Diagnostic(
+    450,
+    "the daemon takes no more of this at once: {why}",
+    "Try again in a moment, and send fewer requests at a time",
+    "Bounds on connections, requests in a second and large answers keep one user from taking the daemon from "
+    "the others. Each that an admin can raise is named.",
+)
+ODD_REQUEST = Diagnostic(
+    451,
+    "the request cannot be understood: {why}",
+    "Correct it as [the HTTP interface](http.md) says",
+    "The body is a JSON object with the fields of its path, and numbers are within their bounds. bftrainer's "
+    "own commands send no other requests.",
+)
+TOO_MUCH_WORK = Diagnostic(
+    452,
+    "it takes more than {limit:g} s of work",
+    "Ask for less",
+    "The daemon bounds the work of one request, so that others get their answers.",
+)
+PAGE = Diagnostic(
+    453,
+    "the page is not shown: {why}",
+    "Open the link that bftrainer web has printed, or start it again for a new one",
+    "The link opens the page once, in one browser, so that no other user and no other site sees it: see [The "
+    "page](web.md).",
+)
+BATCH_SYSTEM = Diagnostic(
+    454,
+    "the batch system gives no answer that helps: {why}",
+    "See that its commands work here, as you: bftrainer admin check",
+    "bftrainer asks the batch system by its commands. They are missing, fail, or print "
+    "what is not understood.",
+)

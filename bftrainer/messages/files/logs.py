@@ -86,3 +86,9 @@ NEVER_IDLE = Diagnostic(
     "Choose other nodes by --pick, more of them, or other hours",
     "Without an idle node no trainer would ever run, and the replay would have no figures.",
 )
+NOTHING_HAPPENS = Diagnostic(
+    533,
+    "nothing happens to {nodes} after --from",
+    "Give an earlier --from, or a longer log",
+    "A log that is played has nodes which become idle or are taken.",
+)

@@ -65,3 +65,35 @@ UTILITIES = Diagnostic(
     "Give both, the low one no larger than the high one, such as 0.4 and 0.6",
     "A trainer keeps its nodes while its utility is between the two.",
 )
+WRONG_SETTING = Diagnostic(
+    961,
+    "{source}: {name}: {value}: {why}",
+    "Give a value that the page of settings allows",
+    "No setting has this name, or it does not take this value. The first words say where the value comes "
+    "from: a file, the environment or the command line. [Settings](settings.md) lists all.",
+)
+NEEDS_RESTART = Diagnostic(
+    962,
+    "{why} ({kept} cannot change without a restart)",
+    "Restart the daemon, or change these back",
+    "`admin reload` takes over some settings only. These do not go together with those that stay.",
+)
+WHOLE_NODES = Diagnostic(
+    963,
+    "share: gpu: pilots of the scheduler {scheduler} hold whole nodes",
+    "Leave share out",
+    "Single GPUs are shared out on Slurm, LSF and the local scheduler only, as far as they have them.",
+)
+NEEDS_HARVEST = Diagnostic(
+    964,
+    "share: gpu: pilots of single GPUs share nodes with main jobs on Slurm",
+    "Set harvest: gpus as well",
+    "With `harvest: gpus`, pilots ask for GPUs that main jobs leave free.",
+)
+NO_OBJECTIVE = Diagnostic(
+    965,
+    "{given!r} is no objective",
+    "Give one of {known}, or a mixture with shares above 0 such as '0.7*efficiency + 0.3*priority'",
+    "The objective says what the daemon maximises as it shares nodes out: see [How nodes are shared "
+    "out](how-it-works.md).",
+)

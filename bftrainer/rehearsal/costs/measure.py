@@ -10,6 +10,8 @@ from typing import Any
 
 from bftrainer.elastic.recorded.directions import RECORD, Directions
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.commands.lines import NOT_WITH
+from bftrainer.messages.trying import NOTHING_PARTIAL, RUN_FAILED, TOO_FEW_STEPS
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.rehearsal.conduct import Conducted, Conductor, conducting
 from bftrainer.rehearsal.costs.judged import (
@@ -53,14 +55,14 @@ def measure(
         BftrainerError: a run has failed, as where the model has no order of gradients; or it is too short.
     """
     if spec.launcher != "native":
-        raise BftrainerError(f"--partial: scripts under launcher: {spec.launcher} do not use elastic.Run")
+        raise BftrainerError(NOT_WITH.say(options="--partial", other=f"launcher: {spec.launcher}"))
     own = written.get("partial") or True
     with conducting(root, spec, written, nodes=workers, most_s=most_s, say=say) as conductor:
         full, _ = _run(conductor, say, f"full, {workers} workers", workers, steps, own=False)
         part, view = _run(conductor, say, f"partial, {workers} workers", workers, steps, own=own)
         figures = view["metrics"]
         if "partial.bytes" not in figures:
-            raise BftrainerError(f"no step was partial: take more steps than {steps}, or less warm-up")
+            raise BftrainerError(NOTHING_PARTIAL.say(steps=steps))
         share = compute(part) / compute(full)
         total = full[0].total
         few, short = fewer_workers(workers, share), fewer_steps(steps, share)
@@ -113,11 +115,13 @@ def _run(
     )
     gone = conductor.run([plan])[0]
     if gone.view["status"] != "completed":
-        raise BftrainerError(f"{title}: {gone.view['status']}: {gone.view['reason']}")
+        raise BftrainerError(
+            RUN_FAILED.say(run=title, status=gone.view["status"], reason=gone.view["reason"])
+        )
     costs = StepCost.of(_noted(gone))
     last = max((each.step for each in costs), default=0)
     if last < steps:
-        raise BftrainerError(f"{title}: the script ends after {last} steps, and {steps} were wanted: --steps")
+        raise BftrainerError(TOO_FEW_STEPS.say(run=title, last=last, steps=steps))
     return costs, gone.view
 
 

@@ -162,7 +162,7 @@ def read_program(folder: Path) -> MeasuredProgram:
             local_most=min(int(local.max()), MEMORY.get(name, int(local.max()))),
         )
     except GoodputError as error:
-        raise ProfileError(f"{folder}: {error}") from error
+        raise ProfileError(ODD_MEASUREMENT.say(what=folder, why=f"cannot be modelled: {error}")) from error
     epochs = min(len(run.progress) for run in trainings)
     return MeasuredProgram(name, limits, epochs, trainings, by_placement, points, means)
 

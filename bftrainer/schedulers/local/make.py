@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.logs import NOTHING_HAPPENS
+from bftrainer.messages.files.tables import NOTHING_THERE
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.gpus import gpus_of, node_of
 from bftrainer.schedulers.local.gpus import gpus_here, one_by_one, shared_out
@@ -70,14 +72,15 @@ def read(log: PlayedLog, each: int) -> tuple[frozenset[str], float, float, Itera
     reading = LogOptions(share="gpu", gpus_per_node=each) if each else LogOptions()
     fragments = logs.load(log.path, reading).intervals
     if not fragments:
-        raise BftrainerError(f"{log.path}: no intervals")
+        said = NOTHING_THERE.say(what="intervals", some="times when nodes are idle")
+        raise BftrainerError(f"{log.path}: {said}")
     chosen = intervals.first_nodes((f._replace(node=node_of(f.node)) for f in fragments), log.nodes)
     names = frozenset(f.node for f in fragments if node_of(f.node) in chosen)
     begin = min(f.start for f in fragments if f.node in names) if log.begin is None else log.begin
     found = intervals.changes(fragments, names, begin, float("inf"))
     end = found[-1].time
     if begin >= end:
-        raise BftrainerError(f"{log.path}: nothing happens to {', '.join(sorted(names))} after --from")
+        raise BftrainerError(f"{log.path}: {NOTHING_HAPPENS.say(nodes=', '.join(sorted(names)))}")
     return names, begin, end, found
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bftrainer.errors import BftrainerError
 from bftrainer.files import private_file, read_text
+from bftrainer.messages.commands.running import INSTANCE
 from bftrainer.model.gpus import SEPARATOR, node_of
 
 UNKNOWN = "INSTANCE"
@@ -30,10 +31,10 @@ def instance(state_dir: Path, *, create: bool) -> str:
         pass
     except PermissionError as error:
         if create:
-            raise BftrainerError(f"{path}: {error.strerror}; it is another user's daemon's") from error
+            raise BftrainerError(INSTANCE.say(path=path, why=error.strerror)) from error
     except OSError as error:
         if create:
-            raise BftrainerError(f"{path}: {error.strerror or error}; remove it") from error
+            raise BftrainerError(INSTANCE.say(path=path, why=error.strerror or error)) from error
     if not create:
         return UNKNOWN
     made = secrets.token_hex(4)

@@ -12,6 +12,8 @@ from typing import Any
 
 from bftrainer.errors import BftrainerError, NoRoomError, SchedulerError
 from bftrainer.files import read_text
+from bftrainer.messages.commands.running import NOT_WHOLE, TEMPLATE
+from bftrainer.messages.files.places import UNWRITABLE
 from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Pilot
 from bftrainer.settings.values import Settings
@@ -29,7 +31,7 @@ def find(name: str) -> Path:
     for path in (checkout, *installed):
         if path.is_file():
             return path
-    raise BftrainerError(f"{name} is neither in {checkout.parent} nor in a share/bftrainer above {package}")
+    raise BftrainerError(NOT_WHOLE.say(file=name, checkout=checkout.parent, package=package))
 
 
 MOST_KB = 1000
@@ -55,7 +57,7 @@ class Template:
         try:
             self._template = environment.from_string(read_text(path, MOST_KB))
         except (OSError, UnicodeDecodeError, jinja2.TemplateError) as error:
-            raise BftrainerError(f"pilot template {path}: {error}") from error
+            raise BftrainerError(TEMPLATE.say(path=path, why=error)) from error
 
     def render(self, **values: str) -> str:
         """The script. Whatever the template prints is quoted for the shell.
@@ -68,7 +70,7 @@ class Template:
         try:
             return self._template.render(values)
         except jinja2.TemplateError as error:
-            raise SchedulerError(f"pilot template {self._path}: {error}") from error
+            raise SchedulerError(TEMPLATE.say(path=self._path, why=error)) from error
 
 
 MINUTE_S = 60.0
@@ -179,4 +181,4 @@ def make_log_dir(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise BftrainerError(f"pilot_log_dir {folder}: {error.strerror}; take another") from error
+        raise BftrainerError(UNWRITABLE.say(path=f"pilot_log_dir {folder}", why=error.strerror)) from error

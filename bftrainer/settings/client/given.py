@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer.errors import BftrainerError
+from bftrainer.messages.files.places import UNREADABLE
 
 PREFIX = "BFTRAINER_"
 SITE_VARIABLE = "BFTRAINER_SITE_CONFIG"
@@ -54,11 +55,12 @@ def from_file(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         values = read_yaml(path, MOST_KB)
     except YamlFileError as error:
-        raise SettingsError(str(error)) from error
+        raise SettingsError(UNREADABLE.ends(str(error))) from error
     if values is None:
         return str(path), {}
     if not isinstance(values, dict):
-        raise SettingsError(f"{path}: expected lines of 'name: value', got {type(values).__name__}")
+        said = f"{path}: expected lines of 'name: value', got {type(values).__name__}"
+        raise SettingsError(UNREADABLE.ends(said))
     return str(path), {str(name): value for name, value in values.items()}
 
 

@@ -131,7 +131,7 @@ def test_what_is_no_objective_is_named_with_the_valid_ones(text: str, named: str
     with pytest.raises(metric.ObjectiveError) as error:
         metric.parse(text)
     assert str(error.value).startswith(
-        f"{named} is no objective; give one of throughput, efficiency, priority"
+        f"{named} is no objective. Give one of throughput, efficiency, priority"
     )
 
 

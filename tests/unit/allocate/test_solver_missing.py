@@ -135,7 +135,7 @@ def test_the_trial_says_which_solvers_work_instead(monkeypatch: pytest.MonkeyPat
         "scip": replace(one, available=lambda: False),
     }
     monkeypatch.setattr(solvers, "SOLVERS", known)
-    with pytest.raises(SolverError, match=r"solver highs is not here; .*, or take one of: cbc$"):
+    with pytest.raises(SolverError, match=r"solver highs is not here; .*, or take one of: cbc \(bft"):
         solvers.require("highs")
 
 

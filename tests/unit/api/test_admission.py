@@ -54,12 +54,12 @@ def test_a_client_whose_connection_makes_room_is_told_which_bound_and_what_to_do
     assert said[0] is not None and said[0].status == 429
     assert str(said[0]) == (
         "2 connections of yours are open at once, and another needs the place of "
-        "this one, which was idle; try again in a moment"
+        "this one, which was idle; try again in a moment (bftrainer explain BFT-450)"
     )
     assert said[1] is not None and said[1].status == 503
     assert str(said[1]) == (
         "the daemon serves 3 connections at once (max_agents), and another needs the place of this one, "
-        "which was idle; try again in a moment"
+        "which was idle; try again in a moment (bftrainer explain BFT-450)"
     )
 
 

@@ -31,7 +31,7 @@ from bftrainer.errors import BftrainerError
         (MemoryError(), 1, "not enough memory"),
         (click.Abort(), 130, "interrupted"),
         (click.UsageError("odd \x1b[31m"), 2, r"error: odd \x1b[31m"),
-        (KeyError("a\nb"), 70, "bftrainer failed at this (KeyError: 'a\\nb'); please report it"),
+        (KeyError("a\nb"), 70, "bftrainer failed at this (KeyError: 'a\\nb'). Please report it"),
         (RecursionError("too deep"), 70, "RecursionError: too deep"),
     ],
 )

@@ -367,7 +367,7 @@ def test_a_deadline_may_have_as_many_decimals_as_a_program_prints(folder: Path, 
 def test_an_empty_file_is_told_which_keys_it_needs(folder: Path) -> None:
     (folder / "empty.yaml").write_text("# nothing\n")
     search = str(run(folder, search="empty.yaml").exception)
-    assert search == (
+    assert search.startswith(
         "empty.yaml:1: empty; a search needs stages, halving or hyperband; "
         "a study needs at least name, trainer, space, metric, trials and budget"
     )

@@ -174,8 +174,8 @@ EVERY_ROUTE = (
 
 @pytest.mark.parametrize(("method", "path"), EVERY_ROUTE)
 def test_who_is_not_known_is_told_nothing(ask: Asked, method: str, path: str) -> None:
-    assert ask(None, method, path) == (401, {"error": "who are you?"})
-    assert ask("mallory", method, path) == (403, {"error": "not mallory"})
+    assert ask(None, method, path) == (401, {"error": "who are you? (bftrainer explain BFT-449)"})
+    assert ask("mallory", method, path) == (403, {"error": "not mallory (bftrainer explain BFT-448)"})
 
 
 def test_what_is_typical_of_others_trainers_is_not_shown(daemon: Daemon, ask: Asked) -> None:
@@ -242,7 +242,9 @@ def test_everybody_sees_the_nodes_and_not_whose_they_are(ask: Asked) -> None:
 
 def test_why_a_pilot_was_refused_is_for_admins(ask: Asked, daemon: Daemon) -> None:
     daemon.pilots.works("sudo: unknown user bob")
-    assert ask("alice", "GET", "/v1/status")[1]["problems"] == ["no pilot can be submitted"]
+    assert ask("alice", "GET", "/v1/status")[1]["problems"] == [
+        "no pilot can be submitted (bftrainer explain BFT-279)"
+    ]
     assert "no pilot can be submitted" in ask(None, "GET", "/readyz")[1]["reasons"]
     assert "bob" in ask("ops", "GET", "/v1/status")[1]["problems"][0]
 
@@ -258,7 +260,10 @@ def test_a_plan_that_was_not_made_as_asked_is_everybodys_to_know(ask: Asked, dae
     decide(replace(asked, fallback="no licence"))
     for who in ("alice", "ops"):
         told = ask(who, "GET", "/v1/status")[1]
-        assert (told["state"], told["problems"]) == ("degraded", ["knapsack makes the plans: no licence"])
+        assert (told["state"], told["problems"]) == (
+            "degraded",
+            ["knapsack makes the plans: no licence (bftrainer explain BFT-282)"],
+        )
         assert told["last_plan"]["fallback"] == "no licence"
     assert ask(None, "GET", "/readyz")[0] == 200, "it decides all the same"
     decide(asked)

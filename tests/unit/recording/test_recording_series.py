@@ -106,5 +106,5 @@ def test_a_series_is_full_by_all_its_files(tmp_path: Path) -> None:
 
 def test_a_place_that_is_no_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(BftrainerError, match="take another folder"):
+    with pytest.raises(BftrainerError, match="Name another place to write to"):
         opened(tmp_path / "file")

@@ -78,7 +78,7 @@ def test_bad_job_tables_are_refused_with_file_and_line(tmp_path: Path, jobs: str
         ),
         (CURVES + "m,many,3\n", "curves.csv:6: nodes, images_per_s 'many', '3' cannot be used. Give numbers"),
         (CURVES + "m,3\n", "curves.csv:6: no column images_per_s. Give a table of curves"),
-        (CURVES + "m,2,3\n", "curves.csv: two points for 2 nodes"),
+        (CURVES + "m,2,3\n", "curves.csv: no curve has two points for 2 nodes"),
     ],
 )
 def test_bad_tables_of_curves_are_refused(tmp_path: Path, curves: str, said: str) -> None:

@@ -46,6 +46,6 @@ def test_what_is_shared_out() -> None:
 
 def test_slurm_refuses_without_parts_of_nodes(tmp_path: Path) -> None:
     store = SqlStore(tmp_path / "store.db")
-    with pytest.raises(BftrainerError, match="share nodes with main jobs on Slurm; set harvest: gpus"):
+    with pytest.raises(BftrainerError, match=r"share nodes with main jobs on Slurm\. Set harvest: gpus"):
         compose(Settings(share="gpu", scheduler="slurm"), store, GENERATED, print)
     store.close()

@@ -27,5 +27,7 @@ def test_pilots_logs_lie_where_the_settings_say_for_their_user_only(tmp_path: Pa
 
 def test_a_folder_for_logs_that_cannot_be_is_told_with_its_setting(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(BftrainerError, match=r"pilot_log_dir .*file/logs: Not a directory; take another"):
+    with pytest.raises(
+        BftrainerError, match=r"pilot_log_dir .*file/logs: Not a directory. Name another place"
+    ):
         make(context(tmp_path, tmp_path / "file" / "logs"))

@@ -373,7 +373,7 @@ def test_impossible_classes_are_explained(nowhere: dict[str, str], text: str, sa
     ("given", "said"),
     [
         ({"solver": "glpk"}, "solver: 'glpk': input should be 'highs', 'gurobi', 'cplex', 'scip' or 'cbc'"),
-        ({"objective": "speed"}, "objective: 'speed': 'speed' is no objective; give one of throughput"),
+        ({"objective": "speed"}, "objective: 'speed': 'speed' is no objective. Give one of throughput"),
         ({"objective": "0.7*efficiency+x"}, "'x' is no objective"),
         ({"departure_groups": "rack"}, "input should be 'none', 'joined' or 'cabinet'"),
         ({"max_parallel": 0}, "max_parallel: 0: input should be greater than or equal to 1; or give 'auto'"),

@@ -214,18 +214,22 @@ def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
         ("env: {1A: x}", 4, "env: '1A' is not a variable that a spec can set. Rename it"),
         ("env: {BFTRAINER_X: x}", 4, "env: 'BFTRAINER_X' is not a variable that a spec can set. Rename it"),
         ('workdir: "a\\0b"', 4, "workdir: contains the control character '\\x00' at position 1: remove it"),
-        ("curve: [[1, 5], [1, 6]]", 4, "curve: two points for 1 nodes; keep one of them"),
+        ("curve: [[1, 5], [1, 6]]", 4, "curve: no curve has two points for 1 nodes. Give points"),
         ("curve: [[1.5, 6]]", 4, "curve: 1.5 nodes: node counts are whole numbers"),
-        ("curve: []", 4, "curve: a curve needs at least one point; leave it out"),
+        ("curve: []", 4, "curve: no curve has no point. Give points"),
         ("curve:\n- [1, 5]\n- [2]", 6, "curve.1: list should have at least 2 items"),
-        ("curve: [[1, -5]]", 4, "curve: -5.0 samples/s on 1 nodes; rates must be finite and above 0"),
+        ("curve: [[1, -5]]", 4, "curve: no curve has -5.0 samples/s on 1 nodes. Give points"),
         (
             "curves: 3",
             4,
             "curves: 3: input should be a valid dictionary; give a list of points for each class",
         ),
         ("curves:\n  gpu: 3", 5, "curves.gpu: 3: input should be a valid list; give a list"),
-        ("curves:\n  gpu: [[1, 5], [1, 6]]", 5, "curves.gpu: two points for 1 nodes; keep one of them"),
+        (
+            "curves:\n  gpu: [[1, 5], [1, 6]]",
+            5,
+            "curves.gpu: no curve has two points for 1 nodes. Give points",
+        ),
         ("curves: {gpu: [[1, 5]],\n  cpu: [[1.5, 6]]}", 5, "curves.cpu: 1.5 nodes: node counts are whole"),
         ("curves:\n  gpu:\n  - [1, 5]\n  - [2]", 7, "curves.gpu.1: list should have at least 2 items"),
         ("curves:\n  gpu: [[1, 5, 6]]", 5, "curves.gpu.0: list should have at most 2 items"),
@@ -269,8 +273,8 @@ def test_an_error_says_where_what_and_what_to_do(added: str, line: int, said: st
     [
         ("", "spec.yaml:1: empty; a spec needs at least name, command and nodes"),
         ("# nothing\n", "spec.yaml:1: empty; a spec needs at least name, command and nodes"),
-        ("just words\n", "spec.yaml:1: 'just words' is no spec; expected 'name: ...'"),
-        ("[1, 2]\n", "spec.yaml:1: [1, 2] is no spec; expected 'name: ...'"),
+        ("just words\n", "spec.yaml:1: 'just words' is no spec. Begin with 'name: ...'"),
+        ("[1, 2]\n", "spec.yaml:1: [1, 2] is no spec. Begin with 'name: ...'"),
         (
             GOOD.replace("digits-8", "Digits 8"),
             "spec.yaml:1: name: 'Digits 8' is no name of a trainer. Use lower-case letters",
@@ -317,7 +321,7 @@ def test_all_errors_come_at_once_in_the_order_of_lines() -> None:
 def test_too_big() -> None:
     most = SPEC.kb * 1000
     (told,) = refused(GOOD + "#" * most)
-    assert told == f"spec.yaml: {len(GOOD) + most} bytes; a spec has at most 32 kB: shorten it"
+    assert told.startswith(f"spec.yaml: {len(GOOD) + most} bytes; a spec has at most 32 kB: shorten it")
     assert read(GOOD + "#" * (most - len(GOOD))).name == "digits-8"
 
 
@@ -327,7 +331,7 @@ DEEP = ("- " * 5000 + "a", "[" * 5000)  # some versions of libyaml refuse the la
 @pytest.mark.parametrize("text", DEEP)
 def test_nested_too_deeply(text: str) -> None:
     (told,) = refused(text)
-    assert told == "spec.yaml:1: nested too deeply, more than 16 deep: write it flatter"
+    assert told.startswith("spec.yaml:1: nested too deeply, more than 16 deep: write it flatter")
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
@@ -354,7 +358,7 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
         file.truncate(2**40)
     with pytest.raises(SpecError) as error:
         load(huge)
-    assert str(error.value) == f"{huge}: {2**40} bytes; at most 32 kB are read: shorten it"
+    assert str(error.value).startswith(f"{huge}: {2**40} bytes; at most 32 kB are read: shorten it")
     full = tmp_path / "full.yaml"
     full.write_text(GOOD + "#" * (SPEC.kb * 1000 - len(GOOD)))
     assert load(full).name == "digits-8"
@@ -372,10 +376,10 @@ def test_many_specs_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (GOOD, "all.yaml:1: expected a list of specs; begin each with '- name: ...'"),
+        (GOOD, "all.yaml:1: all.yaml is no list of specs. Begin each with '- name: ...'"),
         (
             "- {name: a, command: [x], nodes: {max: 1}}\n- {name: a, command: [x], nodes: {max: 1}}",
-            "all.yaml:2: the name 'a' occurs twice; rename one",
+            "all.yaml:2: a second spec 'a'. Give each a name",
         ),
         (
             "- name: a\n  command: [x]\n  nodes:\n    max: 0",
@@ -422,11 +426,10 @@ def test_only_decimal_numbers_are_numbers() -> None:
     }
     for number in ("010", "0x10", "0o10", "1_0", "1:0"):
         (said,) = refused(GOOD.replace("max: 8", f"max: {number}"))
-        assert said == (
-            f"spec.yaml:3: nodes.max: {number!r}: input should be a valid integer; give a whole number"
-        )
+        wanted = f"spec.yaml:3: nodes.max: {number!r}: input should be a valid integer; give a whole number"
+        assert said == f"{wanted} (bftrainer explain BFT-637)"
         (said,) = refused(GOOD + f"weight: {number}")
-        assert said.endswith("input should be a valid number; give a number in decimal digits")
+        assert "input should be a valid number; give a number in decimal digits" in said
 
 
 @pytest.mark.parametrize("word", ["null", "~"])
@@ -523,7 +526,7 @@ def test_a_script_that_is_not_there_is_refused_by_the_users_command(
 
 def test_a_command_has_no_empty_word() -> None:
     (said,) = refused(GOOD.replace("train.py", '""'))
-    assert said == "spec.yaml:2: command.1: the word is empty; leave it out"
+    assert said.startswith("spec.yaml:2: command.1: the word is empty; leave it out")
 
 
 @pytest.mark.parametrize(
@@ -553,7 +556,7 @@ def test_a_command_and_an_environment_may_have_several_lines() -> None:
 def test_of_many_errors_the_first_are_told(n: int) -> None:
     told = refused(GOOD + "".join(f"x{i}: 1\n" for i in range(n)))
     if n > SPEC.values // 2:
-        assert told == ["spec.yaml:2044: not a spec: too many values; shorten it"]
+        assert told == ["spec.yaml:2044: not a spec: too many values; shorten it (bftrainer explain BFT-640)"]
     else:
         assert len(told) == 21
         assert told[0].startswith("spec.yaml:4: unknown key 'x0'")

@@ -335,6 +335,6 @@ def test_a_key_that_is_no_file_ends_in_one_message(tmp_path: Path, kind: str) ->
         path.mkdir()
     else:
         path.symlink_to({"nowhere": tmp_path / "no" / "x", "circle": path, "device": Path("/dev/zero")}[kind])
-    with pytest.raises(BftrainerError, match=f"{path}: .*; it is the daemon's key: remove"):
+    with pytest.raises(BftrainerError, match=f"{path}: .*; it is the daemon's key. Remove"):
         seal.load_key(path)
     assert not (tmp_path / "no").exists()

@@ -12,6 +12,7 @@ import click
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Finite, Input
+from bftrainer.messages.commands.lines import LINES_LEFT_OUT
 from bftrainer.traces.formats.options import FITS, SHARES
 from bftrainer.traces.logs import FORMATS, Log, LogOptions, load
 
@@ -98,7 +99,7 @@ def print_notes(log: Log) -> None:
     for note in log.notes:
         say(f"note: {note}", err=True)
     if log.broken:
-        say(f"note: {log.broken:,} of {log.lines:,} lines left out, not understood:", err=True)
+        say(f"note: {LINES_LEFT_OUT.say(broken=log.broken, lines=log.lines)}:", err=True)
         for example in log.examples:
             say(f"  {example}", err=True)
 

@@ -44,6 +44,7 @@ from bftrainer.elastic.frameworks.replica_check import SameWeights
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.rng import reseed_here
 from bftrainer.elastic.process.warnings import begun, note, note_warning
+from bftrainer.messages.commands.lines import NOT_INSTALLED
 from bftrainer.messages.huggingface import (
     JIT_CHECKPOINT,
     NOT_IN_TRAINER,
@@ -63,8 +64,11 @@ try:
     from bftrainer.elastic.frameworks.huggingface import resume as resumed
 except ImportError as error:
     raise ImportError(
-        f"bftrainer.elastic.frameworks.huggingface.callback needs transformers and accelerate ({error}): "
-        "pip install transformers accelerate"
+        NOT_INSTALLED.say(
+            what=f"bftrainer.elastic.huggingface ({error})",
+            package="transformers with accelerate",
+            how="pip install transformers accelerate",
+        )
     ) from error
 
 

@@ -45,6 +45,7 @@ from bftrainer.elastic.frameworks.replica_check import SameWeights
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.rng import reseed_here
 from bftrainer.elastic.process.warnings import begun, note
+from bftrainer.messages.commands.lines import NOT_INSTALLED
 from bftrainer.messages.lightning import NOT_RESTORED, OTHER_BATCH, OWN_LOADER, WEIGHTS_APART
 
 HOOK = "on_train_batch_end"
@@ -95,7 +96,9 @@ try:
     )
 except ImportError as error:
     raise ImportError(
-        f"bftrainer.elastic.frameworks.lightning.callback needs lightning ({error}): pip install lightning"
+        NOT_INSTALLED.say(
+            what=f"bftrainer.elastic.lightning ({error})", package="lightning", how="pip install lightning"
+        )
     ) from error
 
 
