@@ -124,10 +124,11 @@ cluster: install slurm $(if $(SLURM),slurm$(SLURM))  ## The tests on a real Slur
 	$(IN) $(BIN)/python -m pytest $(GUIDE)
 	$(if $(SLURM),@$(MAKE) --no-print-directory slurm-demo impact SEEDS=$(or $(SEEDS),1))
 
-smoke: install slurm  ## A few of them on Slurm 26.05, in at most three minutes; skipped with a reason where it can have no chroot
+smoke: wheel slurm  ## A few of them on Slurm 26.05, in at most three minutes, and the wheel on the newest Python; skipped with a reason where there can be no chroot
 	@.ci/slurm-chroot 26; case $$? in \
-		0) .ci/slurm-chroot 26 $(BIN)/python -m pytest -n $(WAITING) --dist loadfile -m "not nightly" $(addprefix tests/cluster/,$(SMOKE)) ;; \
-		3) echo "the tests on Slurm 26.05 are skipped" ;; \
+		0) .ci/slurm-chroot 26 .ci/newest-python dist/bftrainer-*.whl && \
+			.ci/slurm-chroot 26 $(BIN)/python -m pytest -n $(WAITING) --dist loadfile -m "not nightly" $(addprefix tests/cluster/,$(SMOKE)) ;; \
+		3) echo "the tests on Slurm 26.05 and on the newest Python are skipped" ;; \
 		*) exit 1 ;; esac
 
 python: build/python$(PY)/installed  ## The unit tests on PY=3.13 or 3.14, in the chroot of Slurm 24.11 or 26.05
@@ -167,6 +168,7 @@ slurm24 slurm26: slurm  ## Build a chroot with a later Slurm, once: 24.11 or 26.
 	.ci/slurm-chroot $(subst slurm,,$@)
 
 wheel: install  ## Build a wheel into dist/
+	rm -f dist/*.whl
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 release: install  ## Build wheel and sdist into dist/, check them, and list all that the wheel installs (SBOM, CycloneDX)

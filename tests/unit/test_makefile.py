@@ -46,7 +46,9 @@ def test_the_night_runs_on_later_slurms_and_pythons_ci_on_one_for_a_while() -> N
     for chroot, python in ((24, "3.13"), (26, "3.14")):
         assert f".ci/slurm-chroot {chroot} build/python{python}/bin/python -m pytest" in said
     ci = (ROOT / ".ci" / "run").read_text()
-    assert "\nmake smoke\n" in ci and ".ci/slurm-chroot 26 .venv/bin/python -m pytest" in dry_run("smoke")
+    smoke = dry_run("smoke")
+    assert "\nmake smoke\n" in ci and ".ci/slurm-chroot 26 .venv/bin/python -m pytest" in smoke
+    assert ".ci/slurm-chroot 26 .ci/newest-python dist/" in smoke, "the wheel, on sid's Python"
 
 
 def torch_index(url: str) -> tuple[str, str]:
