@@ -144,6 +144,44 @@ def test_an_axis_has_few_marks_whatever_a_script_reports(
     assert page.script(f"return import('/draw.js').then((draw) => draw.ticks({low}, {high}))") == found
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        # a node in place of another, which the scheduler has taken
+        (
+            """decisions.js').then((m) => m.sentence({kind: 'NodesChanged', pool_size: 2,
+            data: {joined: [], left: ['a'], reason: 'poll'},
+            plan: {allocation: {7: ['b', 'c']}, proven: true, objective: 1}},
+            {allocation: {7: ['a', 'c']}}, (id) => `t${id}`))""",
+            "a left, taken by the main scheduler. Of 2 in the pool, t7 gets b in place of a; ",
+        ),
+        # the longest of the members' pauses in each change
+        (
+            """trainer.js').then((m) => m.paid([{generation: 1, pause_s: 1, lost_steps: 2},
+            {generation: 1, pause_s: 3, lost_steps: 2}, {generation: 2, pause_s: 2, lost_steps: 0}],
+            'node'))""",
+            "2 changes of its nodes: it stood still for 5 s in all, and did 2 steps again.",
+        ),
+        # a size that was never tried has what plans count with
+        (
+            """trainer.js').then((m) => m.expected([[1, 10], [2, 18]], [{nodes: 1, rate: 11, error: 0.1,
+            source: 'observed'}]).map((row) => row.join(' ')).join('; '))""",
+            "1 10 11 10.0 % observed; 2 18 - - a guess",
+        ),
+        # the GPUs of a node stay in one line
+        (
+            """nodes.js').then((m) => m.layout(m.racks([1, 2, 3].flatMap((n) =>
+            [0, 1, 2, 3].map((g) => `n${n}:${g}`))), 900, 500).labels.map((one) => one[3]).join(' '))""",
+            "8",
+        ),
+        ("draw.js').then((m) => m.moments(1.7e9 + 7, 1.7e9 + 250, 5).join(' '))",
+         "1700000040 1700000100 1700000160 1700000220"),
+    ],
+)  # fmt: skip
+def test_what_happened_is_said_in_words(page: Browser, asked: str, said: str) -> None:
+    assert str(page.script(f"return import('/{asked}")).startswith(said)
+
+
 def test_an_order_reaches_the_daemon_and_its_output_is_shown(site: Site, page: Browser) -> None:
     number = site.trainer("small")["id"]
     page.view(f"trainer/{number}")
@@ -167,6 +205,15 @@ def test_it_can_be_read_on_a_phone_in_the_dark_and_by_keyboard(site: Site, page:
             )
             over = page.script("return document.documentElement.scrollWidth - innerWidth")
             assert over <= 0, f"{view} is wider than {width} pixels by {over}"
+    page.driver.set_window_size(380, 800)
+    page.view("queue")
+    page.shows(reason := site.trainer("huge")["reason"])
+    right = page.script(
+        f"return [...document.querySelectorAll('td')].find(d => d.innerText.includes({reason!r}))"
+        ".getBoundingClientRect().right"
+    )
+    assert right <= 380, "why it waits is in sight on a phone"
+    page.driver.set_window_size(1280, 800)
     for theme in ("light", "dark"):
         if page.script("return document.documentElement.dataset.theme") != theme:
             page.script("document.getElementById('theme').click()")

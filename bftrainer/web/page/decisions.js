@@ -1,8 +1,10 @@
 // Decisions: what happened, the plan, how good it is and whether that is proven, and what moved, in a sentence.
-import { clock, figure, h, link, span, table } from "./dom.js";
+import { clock, facts, figure, h, link, span, table } from "./dom.js";
 import { get } from "./feed.js";
 
 const SHOWN = 100, PAUSES = 500;
+/** Why nodes left, where the scheduler's own state says that they have. */
+const TAKEN = new Set(["poll", "log"]);
 
 const some = (names) => (names.length > 4 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", "));
 
@@ -11,28 +13,30 @@ export function happened({ kind, data }, name = (id) => `trainer ${id}`) {
   if (kind === "NodesChanged") {
     const parts = [];
     if (data.joined.length) parts.push(`${some(data.joined)} joined`);
-    if (data.left.length) parts.push(`${some(data.left)} left`);
-    return `${parts.join(", ")}${data.reason ? ` (${data.reason})` : ""}`;
+    if (data.left.length) parts.push(`${some(data.left)} left${TAKEN.has(data.reason) ? ", taken by the main scheduler" : ""}`);
+    return `${parts.join(", ")}${data.reason && !TAKEN.has(data.reason) ? ` (${data.reason})` : ""}`;
   }
-  const words = kind.replace(/(?<!^)([A-Z])/g, (letter) => ` ${letter.toLowerCase()}`);
+  const words = kind === "Measured" ? "its speed was measured" : kind.replace(/(?<!^)([A-Z])/g, (letter) => ` ${letter.toLowerCase()}`);
   const more = ["node", "reason", "status"].filter((key) => data[key]).map((key) => data[key]).join(", ");
   const what = data.trainer === undefined ? words : `${name(data.trainer)}: ${words.replace(/^Trainer /, "").toLowerCase()}`;
   return what + (more ? ` (${more})` : "");
 }
 
-/** How many nodes each trainer got before and gets now, where that differs. */
+/** The trainers that get other nodes: [id, how many before, how many now, those that go, those that come]. */
 export function moved(plan, before) {
-  const size = (one, id) => one?.allocation?.[id]?.length ?? 0;
   const ids = new Set([...Object.keys(plan.allocation), ...Object.keys(before?.allocation ?? {})]);
-  return [...ids].map((id) => [Number(id), size(before, id), size(plan, id)]).filter(([, was, is]) => was !== is);
+  return [...ids].map((id) => {
+    const was = before?.allocation?.[id] ?? [], is = plan.allocation[id] ?? [], had = new Set(was), has = new Set(is);
+    return [Number(id), was.length, is.length, was.filter((node) => !has.has(node)), is.filter((node) => !had.has(node))];
+  }).filter(([, , , gone, come]) => gone.length || come.length);
 }
 
 /** A sentence that names the numbers. */
 export function sentence(event, before, name) {
   const plan = event.plan;
   if (!plan) return `${happened(event, name)}: no new plan was needed.`;
-  const changes = moved(plan, before).map(([id, was, is]) =>
-    (was === 0 ? `${name(id)} gets ${is}` : is === 0 ? `${name(id)} gives all ${was} back` : `${name(id)} goes from ${was} to ${is}`));
+  const changes = moved(plan, before).map(([id, was, is, gone, come]) =>
+    (was === is ? `${name(id)} gets ${some(come)} in place of ${some(gone)}` : was === 0 ? `${name(id)} gets ${is}` : is === 0 ? `${name(id)} gives ${was === 1 ? "its node" : `all ${was}`} back` : `${name(id)} goes from ${was} to ${is}`));
   const what = changes.length ? `${changes.slice(0, 6).join(", ")}${changes.length > 6 ? ` and ${changes.length - 6} more change` : ""}` : "all stay as they are";
   const sure = plan.proven ? "no other split is better, which is proven"
     : plan.bound !== null && Number.isFinite(plan.bound) ? `none can exceed ${figure(plan.bound)}` : "it is not proven that no other is better";
@@ -67,7 +71,8 @@ export function summary(events) {
   const plans = events.map((event) => event.plan).filter(Boolean), times = plans.map((plan) => plan.solve_s * 1e3).sort((a, b) => a - b);
   if (!times.length) return "";
   return `The last ${figure(times.length)} plans took ${figure(times[times.length >> 1], 3)} ms at the median, ${figure(times.at(-1), 3)} ms at most; `
-    + `${figure(plans.filter((plan) => plan.proven).length)} are proven to be optimal.`;
+    + `${figure(plans.filter((plan) => plan.proven).length)} are proven to be optimal. `
+    + "The objective is what a plan is worth to all trainers together; the bound is the most that any plan could be worth.";
 }
 
 /** Each event with the plan before it. Of the first one here it is not known, unless it is the first of all. */
@@ -82,7 +87,7 @@ export function paired(events) {
 
 export function decisions({ place, feed, id, tell }) {
   const list = h("div"), said = h("p"), search = h("input", { type: "search", placeholder: "trainer or node", "aria-label": "Search decisions" }), only = h("input", { type: "checkbox", id: "planned", checked: true });
-  place.append(h("h1", {}, "Decisions"), h("div", { class: "bar" }, only, h("label", { for: "planned" }, "only with a plan"),
+  place.append(h("h1", {}, "Decisions"), h("div", { class: "bar" }, only, h("label", { for: "planned" }, "only what moved nodes"),
     search), said, list);
   let known = -1, events = [], pauses = [], asking = false, closed = false;
   const name = (number) => feed.trainers.get(number)?.name ?? `trainer ${number}`;
@@ -94,19 +99,20 @@ export function decisions({ place, feed, id, tell }) {
       list.replaceChildren(pair ? one(...pair) : h("p", {}, `The last ${SHOWN} events do not have number ${id}.`));
       return;
     }
-    const wanted = search.value.toLowerCase(), rows = pairs.filter(([event]) => event.plan || !only.checked).reverse()
+    const wanted = search.value.toLowerCase(), rows = pairs.filter(([event, before]) => !only.checked || (event.plan && moved(event.plan, before).length)).reverse()
       .map(([event, before]) => [event, sentence(event, before, name)]).filter(([, words]) => words.toLowerCase().includes(wanted));
     said.textContent = summary(events);
     const paid = costs(events, pauses), stood = (event) => [...paid.get(event.id) ?? []].map(([who, [pause]]) => `${name(who)} ${span(pause)}`).join(", ");
-    list.replaceChildren(table(["time", "what moved and why", "stood still", "method", "objective", "bound", "proof", "solved in"],
-      rows.map(([event, words]) => [link(`decisions/${event.id}`, clock(event.time)), words, stood(event) || "-", event.plan?.allocator ?? "-",
-        figure(event.plan?.objective), figure(event.plan?.bound), event.plan ? (event.plan.proven ? "proven" : event.plan.fallback || "not proven") : "-",
-        event.plan ? `${figure(event.plan.solve_s * 1e3, 3)} ms` : "-"]), [4, 5, 7], "no decision yet"));
+    list.replaceChildren(table(["time", "what moved and why", "stood still", "method"],
+      rows.map(([event, words]) => [link(`decisions/${event.id}`, clock(event.time)), words, stood(event) || "-", event.plan?.allocator ?? "-"]),
+      [], "no decision yet"));
   }
 
   function one(event, before) {
     const plan = event.plan;
     return h("div", {}, h("p", {}, sentence(event, before, name)), h("p", {}, link("decisions", "all decisions")),
+      plan ? facts([["objective", figure(plan.objective)], ["bound", plan.bound === null ? "" : `${figure(plan.bound)}: no split of these nodes is worth more`],
+        ["proof", plan.proven ? "proven: no other split is better" : plan.fallback || "not proven"], ["method", `${plan.allocator}, in ${figure(plan.solve_s * 1e3, 3)} ms`]]) : "",
       plan ? table(["trainer", "before", "now", "nodes"], Object.entries(plan.allocation).map(([who, nodes]) =>
         [link(`trainer/${who}`, name(Number(who))), figure(before?.allocation?.[who]?.length ?? 0), figure(nodes.length), nodes.join(" ")]), [1, 2], "no trainer has nodes") : "",
       h("h2", {}, "What it cost"), table(["trainer", "stood still", "steps lost"], [...costs(events, pauses).get(event.id) ?? []].map(([who, [pause, lost]]) =>

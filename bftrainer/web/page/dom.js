@@ -21,14 +21,14 @@ export function visible(text) {
 
 export const link = (path, text) => h("a", { href: `#/${path}` }, text);
 
-/** A table of rows; a cell is text, an element, or null. `numbers`: the columns that are right-aligned. */
+/** A table of rows, on a phone a card for each; a cell is text, an element, or null. `numbers`: the columns that are right-aligned. */
 export function table(columns, rows, numbers = [], empty = "nothing yet") {
   if (!rows.length) return h("p", { class: "faint" }, empty);
   const css = (index, wraps) => (numbers.includes(index) ? "number" : wraps ? "wrap" : null);
-  return h("div", { class: "scroll" }, h("table", {},
+  return h("div", { class: "scroll cards" }, h("table", {},
     h("thead", {}, h("tr", {}, columns.map((name, i) => h("th", { class: css(i), scope: "col" }, name)))),
     h("tbody", {}, rows.map((row) => h("tr", {}, row.map(
-      (cell, i) => h("td", { class: css(i, typeof cell === "string" && cell.length > 40) }, cell ?? "")))))));
+      (cell, i) => h("td", { class: css(i, typeof cell === "string" && cell.length > 40), "data-name": columns[i] || null }, cell ?? "")))))));
 }
 
 export function facts(pairs) {

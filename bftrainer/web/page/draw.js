@@ -2,8 +2,8 @@
 
 export const theme = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-/** A trainer's colour: neighbours in number differ most. Meaning never rests on colour alone. */
-export const colour = (id, alpha = 1) => `hsl(${(id * 137.508) % 360} 62% ${theme("light")} / ${alpha})`;
+/** A trainer's colour: neighbours in number differ most, and those of like hues in how light they are. Meaning never rests on it alone. */
+export const colour = (id, alpha = 1) => `hsl(${(id * 137.508) % 360} 62% ${parseFloat(theme("light")) + 5 * (id % 5) - 10}% / ${alpha})`;
 
 /** A canvas' context, sized to its place and to the screen's pixels. */
 export function context(canvas, height) {
@@ -39,6 +39,15 @@ export function ticks(low, high, count = 5) {
   return [...found];
 }
 
+const SPANS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400], EPOCH = 1e8;
+
+/** Round moments (Unix seconds) between two. */
+export function moments(low, high, count) {
+  const raw = (high - low) / count, step = SPANS.find((one) => one >= raw) ?? Math.ceil(raw / 86400) * 86400, found = [];
+  for (let at = Math.ceil(low / step) * step; at <= high && found.length <= 2 * count; at += step) found.push(at);
+  return found;
+}
+
 const LEFT = 62, RIGHT = 10, TOP = 8, BOTTOM = 22;
 
 /** Axes with room for a chart; returns x and y, which place values. */
@@ -49,12 +58,15 @@ export function axes(canvas, height, [x0, x1], [y0, y1], sayX, sayY) {
   pen.strokeStyle = theme("line");
   pen.fillStyle = theme("faint");
   pen.textAlign = "right";
-  for (const at of ticks(y0, y1, 4)) {
+  for (const at of ticks(y0, y1, 5)) {
     pen.beginPath(); pen.moveTo(LEFT, y(at)); pen.lineTo(width - RIGHT, y(at)); pen.stroke();
     pen.fillText(sayY(at), LEFT - 6, y(at) + 4);
   }
   pen.textAlign = "center";
-  for (const at of ticks(x0, x1, Math.max(2, Math.floor(width / 130)))) pen.fillText(sayX(at), x(at), height - 6);
+  for (const at of (x0 > EPOCH ? moments : ticks)(x0, x1, Math.max(2, Math.floor(width / 130)))) {
+    const half = pen.measureText(sayX(at)).width / 2;
+    pen.fillText(sayX(at), Math.max(half, Math.min(x(at), width - half)), height - 6);
+  }
   return { pen, x, y, width };
 }
 
@@ -81,7 +93,7 @@ export function lines(canvas, series, { height = 150, range, marks = [], sayX, s
     pen.beginPath();
     for (const [at, value] of one.loose ? [] : one.points) if (Number.isFinite(value)) pen.lineTo(x(at), y(value));
     pen.stroke();
-    if (dots) for (const [at, value] of one.points) { pen.beginPath(); pen.arc(x(at), y(value), 3, 0, 7); pen.fill(); }
+    if (dots || one.loose) for (const [at, value] of one.points) { pen.beginPath(); pen.arc(x(at), y(value), 3, 0, 7); pen.fill(); }
   }
 }
 

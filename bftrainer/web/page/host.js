@@ -33,15 +33,19 @@ export function host({ place, feed }) {
     h("p", { class: "faint" }, `What main jobs waited is for admins: ${error.message}`)));
 
   function show(found) {
+    const many = (one) => `${figure(one.count)} main job${one.count === 1 ? "" : "s"}`, { affected, unaffected } = found;
+    const verdict = affected.count ? `${many(affected)} could have waited for us: half of them ${span(affected.median_s)} or less, the longest ${span(affected.most_s)}.`
+      : "No main job can have waited for us.";
+    const others = unaffected.count ? ` Half of the ${many(unaffected)} that could not waited ${span(unaffected.median_s)} or less.` : "";
     const row = (name, one) => [name, figure(one.count), span(one.median_s), span(one.p90_s), span(one.p99_s), span(one.most_s)];
     const picture = h("canvas", { role: "img", "aria-label": "Median and 90th percentile of waits by day" });
     waits.replaceChildren(
-      h("h2", {}, `Main jobs that started in the last ${figure(found.days)} days`),
+      h("h2", {}, `Main jobs that started in the last ${figure(found.days)} days`), h("p", {}, verdict, others),
       table(["", "jobs", "median", "90 of 100 within", "99 of 100 within", "longest"],
         [row("could have been affected by us", found.affected), row("could not", found.unaffected), row("all", found.all)], [1, 2, 3, 4, 5]),
       facts([["jobs that we gave nodes to", figure(found.given)], ["nodes given", figure(found.nodes)],
         ["time to give them", `${span(found.vacate.median_s)} at the median, ${span(found.vacate.most_s)} at most`],
-        ["nodes that the scheduler took itself", figure(found.taken)], ["given in vain", figure(found.in_vain)]]),
+        ["nodes that the scheduler took itself", figure(found.taken)], ["nodes given that no job used", figure(found.in_vain)]]),
       ...found.notes.map((note) => h("p", {}, note)),
       h("figure", {}, picture, h("figcaption", {}, "Waits by day: 90 of 100 jobs within (strong: could have been affected; faint: could not).")),
       h("h2", {}, "The longest waits"),
@@ -60,7 +64,7 @@ export function host({ place, feed }) {
         : `The daemon is ${feed.status.state}: the scheduler answers, its store and disk work, and no part tells of a problem.`;
       health.className = feed.status.problems.length ? "bad" : "good";
       kept.replaceChildren(h("h2", {}, "Idle nodes left to main jobs"), facts([["setting", now.setting],
-        ["promise", now.promised ? JSON.stringify(now.promised) : ""], ["wanted", figure(now.wanted)], ["of them idle now", figure(now.free)],
+        ["promise", now.promised ? JSON.stringify(now.promised) : ""], ["to be left", figure(now.wanted)], ["idle now", figure(now.free)],
         ["at risk", now.at_risk]]));
     },
   };

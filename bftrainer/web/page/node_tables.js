@@ -16,6 +16,8 @@ export function byHolder(rows) {
   return [...found.values()].sort((a, b) => b.nodes - a.nodes || a.id - b.id);
 }
 
+const lastly = (one) => one.state === "the main scheduler's";
+
 /** The nodes that no trainer can have, by why: those that nobody uses first, then the largest groups. */
 export function notOurs(rows) {
   const found = new Map();
@@ -27,8 +29,7 @@ export function notOurs(rows) {
     one.names.push(row.node);
     if (row.until) one.ends.push(row.until); else one.open += 1;
   }
-  const last = (one) => one.state === "the main scheduler's";
-  return [...found.values()].sort((a, b) => last(a) - last(b) || b.names.length - a.names.length);
+  return [...found.values()].sort((a, b) => lastly(a) - lastly(b) || b.names.length - a.names.length);
 }
 
 function until({ ends, open }) {
@@ -54,6 +55,6 @@ export function nodeTables(feed, unit) {
     table(["trainer", "user", `${unit}s`, "of them starting"], holders.slice(0, HOLDERS).map((one) =>
       [name(one), one.user ?? "-", figure(one.nodes), figure(one.starting)]), [2, 3], `no trainer has a ${unit}`), more(holders, HOLDERS, "trainers"),
     h("h2", {}, `Which ${unit}s are not ours, and why`),
-    table(["", `${unit}s`, "why", "until", "which"], groups.slice(0, GROUPS).map((one) => [one.state, figure(one.names.length), one.why || "-", until(one),
+    table(["", `${unit}s`, "why", "until", "which"], groups.slice(0, GROUPS).map((one) => [one.state, figure(one.names.length), one.why || (lastly(one) ? "a main job has them" : "-"), until(one),
       `${one.names.slice(0, NAMED).join(" ")}${one.names.length > NAMED ? ` and ${figure(one.names.length - NAMED)} more` : ""}`]), [1], "all are in the pool"), more(groups, GROUPS, "groups")];
 }

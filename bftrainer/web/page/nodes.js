@@ -4,7 +4,7 @@ import { get } from "./feed.js";
 import { colour, context, theme } from "./draw.js";
 import { nodeTables } from "./node_tables.js";
 
-const LABEL = 16, GAP = 10, PLAY_MS = 250, EVENTS = 2000;
+const LABEL = 16, GAP = 10, LARGE = 72, SHORT = 200, WITH_NAMES = 48, LINE = 16, PLAY_MS = 250, EVENTS = 2000;
 /** A name so that names sort by their numbers; the browser's own collation takes long to load. */
 const sortable = (name) => name.replace(/\d+/g, (digits) => digits.padStart(9, "0"));
 
@@ -20,20 +20,28 @@ export function racks(names) {
   return found;
 }
 
-/** Where each cell lies in so much width: the largest cells with which all fits into `room` pixels of height. */
+/** How many GPUs the first node of a rack has, where cells are GPUs; else 1. */
+function perNode(names) {
+  const own = names[0].replace(/:\d+$/, ":");
+  return own === names[0] ? 1 : names.filter((name) => name.startsWith(own)).length;
+}
+
+/** Where each cell lies in so much width: the largest cells with which all fits into `room` pixels of height; a few nodes have large ones. */
 export function layout(groups, width, room) {
-  for (let cell = 26; ; cell -= cell > 10 ? 2 : 1) {
+  const each = new Map([...groups].map(([rack, names]) => [rack, perNode(names)]));
+  for (let cell = LARGE; ; cell -= cell > 26 ? 23 : cell > 10 ? 2 : 1) {
     const labels = [], columns = Math.max(1, Math.floor(width / cell));
     let top = 0, left = 0, deep = 0;
     for (const [rack, names] of groups) {
-      const across = Math.min(columns, Math.max(Math.ceil(60 / cell), Math.ceil(Math.sqrt(names.length * 2))));
+      const whole = each.get(rack), wanted = Math.max(Math.ceil(60 / cell), Math.ceil(Math.sqrt(names.length * 2)));
+      const across = Math.min(columns, Math.ceil(wanted / whole) * whole);  // a node's GPUs stay in one line
       const wide = across * cell;
       if (left && left + wide > width) { top += deep + GAP; left = deep = 0; }
       labels.push([rack || "nodes", left, top, across, names]);
       deep = Math.max(deep, LABEL + Math.ceil(names.length / across) * cell);
       left += wide + GAP;
     }
-    if (top + deep > room && cell > 4) continue;
+    if (top + deep > (cell > 26 ? Math.min(room, SHORT) : room) && cell > 4) continue;
     const places = labels.flatMap(([, x, y, across, names]) => names.map((name, i) => [name, x + (i % across) * cell, y + LABEL + Math.floor(i / across) * cell]));
     return { cell, places, labels, height: top + deep + 2 };
   }
@@ -82,11 +90,16 @@ export function nodes({ place, feed, tell }) {
     if (!row) return;
     const now = held(row), size = cell - (cell > 6 ? 2 : 1);
     pen.clearRect(x, y, cell, cell);
+    if (cell >= WITH_NAMES) {
+      pen.fillStyle = drawn.tones.text;
+      pen.fillText(name, x, y + cell - 5, size);
+    }
+    const tall = cell >= WITH_NAMES ? size - LINE : size;
     if (now.id !== null && now.id !== undefined) pen.fillStyle = colours(now.id);
     else if (now.role) pen.fillStyle = drawn.tones.mark;
     else pen.fillStyle = drawn.tones[now.state === "idle" ? "free" : now.state === "unused" ? "unused" : "busy"];
-    pen.fillRect(x, y, size, size);
-    if (now.role === "joining" && cell > 6) { pen.clearRect(x + 3, y + 3, size - 6, size - 6); }
+    pen.fillRect(x, y, size, tall);
+    if (now.role === "joining" && cell > 6) pen.clearRect(x + 3, y + 3, size - 6, tall - 6);
   }
 
   const shades = new Map();
@@ -100,10 +113,10 @@ export function nodes({ place, feed, tell }) {
     const groups = racks(feed.nodes.keys()), width = Math.max(200, place.clientWidth);
     const found = layout(groups, width, Math.max(220, innerHeight - 330));
     const { pen } = context(canvas, found.height);
-    drawn = { ...found, pen, tones: Object.fromEntries(["busy", "free", "unused", "mark"].map((n) => [n, theme(n)])) };
+    drawn = { ...found, pen, tones: Object.fromEntries(["busy", "free", "unused", "mark", "text"].map((n) => [n, theme(n)])) };
     index = new Map(found.places.map((one) => [one[0], one]));
     pen.fillStyle = theme("faint");
-    for (const [text, x, y] of found.labels) pen.fillText(text.slice(0, 24), x, y + 12);
+    for (const [text, x, y] of found.labels) pen.fillText(found.labels.length > 1 ? text.slice(0, 24) : "nodes", x, y + 12);
     for (const [name, x, y] of found.places) paint(pen, name, x, y, found.cell);
   }
 

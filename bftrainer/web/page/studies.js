@@ -109,8 +109,8 @@ function study({ place, feed, id, tell }) {
         (a.value === null) - (b.value === null) || (down ? 1 : -1) * (a.value - b.value)).slice(0, ROWS).map((t) =>
         [figure(t.number), t.status, figure(t.value), `${figure(t.samples)} of ${figure(t.until)}`, figure(t.nodes), t.trainer_id ? link(`trainer/${t.trainer_id}`, t.trainer) : "-", params(t.params), t.reason]), [0, 2, 4]));
     parallel(lanes, s.table, names, s.metric, down);
-    lines(course, [{ points: all.map(([i, best]) => [i, best]), colour: theme("link") }, { points: [], colour: theme("mark"), band: all.map(([i, , own]) => [i, own, own]) }],
-      { sayX: figure, sayY: figure, zero: false, dots: all.length < 200 });
+    lines(course, [{ points: all.map(([i, best]) => [i, best]), colour: theme("link") }, { loose: true, points: all.map(([i, , own]) => [i, own]), colour: theme("mark") }],
+      { sayX: figure, sayY: figure, zero: false });
   }
 
   read();

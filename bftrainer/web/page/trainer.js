@@ -4,7 +4,7 @@ import { happened, moved, paired } from "./decisions.js";
 import { ask, get } from "./feed.js";
 import { colour, extent, gantt, lines, theme } from "./draw.js";
 
-const EVENTS = 1000, NEWER = 100, CHANGES = 10, REPORTS = 1000, NODES = 64, EVERY_MS = 5000, LOG_MS = 1000, LOG_CHARS = 60000, METRICS = 6;
+const EVENTS = 1000, NEWER = 100, CHANGES = 10, REPORTS = 1000, NODES = 64, EVERY_MS = 5000, LOG_MS = 1000, LOG_CHARS = 60000, SIZES = 64, METRICS = 6;
 
 const ADAPTIVE = { goodput: "goodput (samples/s times what a sample is worth)", "goodput.batch": "batch (samples)", "goodput.noise": "noise of the gradients (samples)" };
 const adaptive = (name) => name === "goodput" || name.startsWith("goodput.");
@@ -36,6 +36,17 @@ export function ending(own, at) {
   return `probably ${clock(at + ends.likely)}, in ${span(ends.likely)}${waits}${early}${late}`;
 }
 
+/** What a change of its nodes was, in words. */
+const KINDS = { join: "nodes joined", leave: "nodes left", loss: "a node was lost", restart: "a start, or one from its checkpoint" };
+
+/** What all changes cost a trainer, in a sentence. */
+export function paid(pauses, unit) {
+  const by = new Map();
+  for (const p of pauses) { const [still, lost] = by.get(p.generation) ?? [0, 0]; by.set(p.generation, [Math.max(still, p.pause_s), Math.max(lost, p.lost_steps)]); }
+  const sum = (which) => [...by.values()].reduce((all, one) => all + one[which], 0);
+  return by.size ? `${figure(by.size)} changes of its ${unit}s: it stood still for ${span(sum(0))} in all, and did ${figure(sum(1))} steps again.` : "";
+}
+
 /** What the batch of a trainer is worth beside its initial one, in words; null if it does not adapt. */
 export function batch(metrics) {
   const [size, initial, faster, worth, noise] = ["batch", "initial", "speed", "efficiency", "noise"].map((name) => metrics[`goodput.${name}`]);
@@ -44,7 +55,16 @@ export function batch(metrics) {
     + `${(faster * worth).toFixed(1)} times the progress; noise ${figure(noise, 3)} samples`;
 }
 
-/** The decisions that changed how many nodes a trainer has, the last one first: [event, before, after]. */
+/** Rows of sizes: what plans expect of each, beside what is known of this trainer's own speed. */
+export function expected(points, sizes) {
+  const plans = new Map(points), own = new Map(sizes.map((one) => [one.nodes, one]));
+  return [...new Set([...plans.keys(), ...own.keys()])].filter((size) => size > 0).sort((a, b) => a - b).slice(0, SIZES).map((size) => {
+    const one = own.get(size), error = one?.error ?? null;
+    return [figure(size), figure(plans.get(size), 3), figure(one?.rate, 3), error === null ? "-" : `${(100 * error).toFixed(1)} %`, one?.source ?? "a guess"];
+  });
+}
+
+/** The decisions that changed which nodes a trainer has, the last one first: [event, before, after]. */
 export function changes(events, id) {
   return paired(events).filter(([event]) => event.plan).flatMap(([event, before]) =>
     moved(event.plan, before).filter(([who]) => who === id).map(([, was, is]) => [event, was, is])).reverse();
@@ -89,8 +109,8 @@ export function trainer({ place, feed, id, about, tell }) {
     const work = now.work ? `${figure(now.samples)} of ${figure(now.work)} samples (${((100 * now.samples) / now.work).toFixed(1)} %)` : `${figure(now.samples)} samples`;
     const [last] = changes(events, id), pause = own?.pauses.at(-1);
     head.replaceChildren(facts([["status", now.reason ? `${now.status}: ${now.reason}` : now.status], ["it runs when", now.remedy], ["ends", now.ended_at ? clock(now.ended_at) : ending(now, feed.at)],
-      ["last change", last ? h("span", {}, link(`decisions/${last[0].id}`, clock(last[0].time)), `: from ${last[1]} to ${last[2]} ${now.unit}s, because: ${happened(last[0], name)}`) : ""],
-      ["last pause", pause ? `${span(pause.pause_s)} at ${clock(pause.time)} (${pause.kind}), ${figure(pause.lost_steps)} steps lost` : ""],
+      ["last change", last ? h("span", {}, link(`decisions/${last[0].id}`, clock(last[0].time)), `: ${last[1] === last[2] ? `other ${now.unit}s` : `from ${last[1]} to ${last[2]} ${now.unit}s`}, because: ${happened(last[0], name)}`) : ""],
+      ["last pause", pause ? `${span(pause.pause_s)} at ${clock(pause.time)} (${KINDS[pause.kind] ?? pause.kind}), ${figure(pause.lost_steps)} steps lost` : ""],
       ["user", now.user], ["nodes", `${now.members.length} train${now.nodes.length > now.members.length ? `, ${now.nodes.length - now.members.length} start` : ""}`],
       ["speed", now.rate === null ? "-" : `${figure(now.rate)} samples/s`], ["done", work], ["step, epoch", `${figure(now.step)}, ${figure(now.epoch)}`],
       ["batch", batch(now.metrics)], ["metrics", Object.entries(now.metrics).filter(([name]) => !adaptive(name)).map(([name, value]) => `${name} ${figure(value)}`).join(", ")],
@@ -117,8 +137,8 @@ export function trainer({ place, feed, id, about, tell }) {
       names.length > METRICS ? h("p", { class: "faint" }, `${names.length - METRICS} more metrics: bftrainer metrics ${id}`) : "",
       h("h2", {}, "What decisions changed for it"), table(["time", "nodes before", "after", "because"], changes(events, id).slice(0, CHANGES).map(([event, was, is]) =>
         [link(`decisions/${event.id}`, clock(event.time)), figure(was), figure(is), happened(event, name)]), [1, 2], "nothing in the last decisions"),
-      h("h2", {}, "Rescales"), table(["time", "what", "nodes", "stood still", "steps lost"], own.pauses.map((p) =>
-        [clock(p.time), p.kind, figure(p.size), span(p.pause_s), figure(p.lost_steps)]).reverse(), [2, 3, 4], "none yet"));
+      h("h2", {}, "Rescales, and what they cost"), h("p", {}, paid(pauses, own.unit)), table(["time", "what", "nodes", "stood still", "steps lost"], own.pauses.map((p) =>
+        [clock(p.time), KINDS[p.kind] ?? p.kind, figure(p.size), span(p.pause_s), figure(p.lost_steps)]).reverse(), [2, 3, 4], "none yet"));
     for (const [canvas, draw] of pictures) draw(canvas);
     learnt();
   }
@@ -130,9 +150,8 @@ export function trainer({ place, feed, id, about, tell }) {
     const costs = [["a node joins: the members stand still", cost("up", "stall")], ["a newcomer's start", cost("up", "init")], ["a node leaves", cost("down", "stall")]];
     curve.replaceChildren(h("h2", {}, "What is known of its speed"), h("figure", {}, canvas,
       h("figcaption", {}, `Samples/s by nodes (${known.mode}). Line: what plans count with, also from other trainings with this command; dots: from its own measurements, with one standard error. The next plan may ask for up to ${figure(known.may_ask_for)}.`)),
-      table(["nodes", "samples/s", "error", "windows", "from"], sizes.map((one) => [figure(one.nodes), figure(one.rate),
-        one.error === null ? "-" : `${(100 * one.error).toFixed(1)} %`, figure(one.windows), one.source]), [0, 1, 2, 3], "no size is known"),
-      table(["a rescale costs", "seconds", "error", "measured", "from"], costs.map(([words, one]) => [words, figure(one.seconds), figure(one.error_s), figure(one.count), one.source]), [1, 2, 3]));
+      table(["nodes", "samples/s that plans count with", "known of this training", "error", "from"], expected(known.points, sizes), [0, 1, 2, 3], "no size is known"),
+      table(["a rescale costs", "seconds", "error", "measured", "from"], costs.map(([words, one]) => [words, figure(one.seconds, 2), figure(one.error_s, 2), figure(one.count), one.source]), [1, 2, 3]));
     const measured = sizes.filter((one) => one.error !== null);
     lines(canvas, [{ points: known.points.length ? known.points : [[0, 0]], colour: theme("link") }, { loose: true, band: measured.map((one) => [one.nodes, one.rate * (1 - one.error), one.rate * (1 + one.error)]),
       points: measured.map((one) => [one.nodes, one.rate]), colour: theme("mark") }],

@@ -11,17 +11,18 @@ export const likely = (t) => t.ends_in_s?.likely ?? null;
 const rank = (t) => `${t.ended_at !== null ? 2 : t.nodes.length ? 0 : 1}${t.status === "failed" ? 0 : 1}${t.status}`;
 const STATUS = 3;
 
+/** Name, what it sorts by, what it shows, whether that is a number, and whether a phone has no room for it. */
 const COLUMNS = [
-  ["id", (t) => t.id, (t) => figure(t.id), true],
+  ["id", (t) => t.id, (t) => figure(t.id), true, true],
   ["name", (t) => t.name, (t) => link(`trainer/${t.id}`, t.name)],
-  ["user", (t) => t.user, (t) => t.user],
+  ["user", (t) => t.user, (t) => t.user, false, true],
   ["status", (t) => rank(t), (t) => t.status],
   ["nodes", (t) => t.nodes.length, (t) => (t.nodes.length ? `${t.members.length} of ${t.nodes.length}` : "-"), true],
-  ["samples/s", (t) => t.rate ?? -1, (t) => figure(t.rate), true],
-  ["done", (t) => done(t) ?? -1, (t) => (done(t) === null ? "-" : `${(100 * done(t)).toFixed(1)} %`), true],
+  ["samples/s", (t) => t.rate ?? -1, (t) => figure(t.rate), true, true],
+  ["done", (t) => done(t) ?? -1, (t) => (done(t) === null ? "-" : `${(100 * done(t)).toFixed(1)} %`), true, true],
   ["left", (t) => likely(t) ?? Infinity, (t) => span(likely(t)), true],
-  ["submitted", (t) => t.submitted_at, (t) => clock(t.submitted_at)],
   ["why", (t) => t.reason, (t) => (t.status === "completed" ? "" : h("span", { title: visible(t.reason) }, t.reason))],
+  ["submitted", (t) => t.submitted_at, (t) => clock(t.submitted_at), false, true],
 ];
 
 /** The trainers whose name, user, status or number has the words, in the order of a column. */
@@ -39,11 +40,12 @@ export function chosen(rows, words, column, down) {
 export function trainers({ place, feed }) {
   const search = h("input", { type: "search", placeholder: "name, user, status", "aria-label": "Search trainers" });
   const counted = h("span", { class: "faint" });
-  const head = COLUMNS.map(([name, , , number], i) => h("th", { scope: "col", class: number ? "number" : null },
-    h("button", { type: "button", onclick: () => sort(i) }, name)));
+  const css = ([name, , , number, less]) => [number && "number", less && "phoneless", (name === "name" || name === "why") && "name"].filter(Boolean).join(" ") || null;
+  const head = COLUMNS.map((one, i) => h("th", { scope: "col", class: css(one) },
+    h("button", { type: "button", onclick: () => sort(i) }, one[0])));
   const body = h("tbody");
   const scroll = h("div", { class: "scroll tall", tabindex: "0" }, h("table", {},
-    h("thead", {}, h("tr", {}, head, h("th", { scope: "col" }, "nodes, speed"))), body));
+    h("thead", {}, h("tr", {}, head, h("th", { scope: "col", class: "phoneless" }, "nodes, speed"))), body));
   let column = STATUS, down = false, found = [];
   place.append(h("h1", {}, "Trainers"), h("div", { class: "bar" }, search, counted), scroll);
 
@@ -77,8 +79,8 @@ export function trainers({ place, feed }) {
   function row(t) {
     const course = feed.courses.get(t.id);
     const pictures = course?.length > 1 ? [1, 2].map((which) => h("canvas", { class: "spark", "data-id": t.id, "data-which": which, "aria-hidden": "true" })) : "";
-    return h("tr", {}, COLUMNS.map(([name, , show, number]) => h("td", { class: number ? "number" : name === "name" || name === "why" ? "name" : null }, show(t))),
-      h("td", {}, pictures));
+    return h("tr", {}, COLUMNS.map((one) => h("td", { class: css(one) }, one[2](t))),
+      h("td", { class: "phoneless" }, pictures));
   }
 
   function draw(canvas) {
@@ -101,7 +103,7 @@ export function queue({ place, feed }) {
       if (!changes.all && !changes.trainers.length) return;
       const waiting = [...feed.trainers.values()].filter((t) => t.status === "waiting")
         .sort((a, b) => (b.priority ?? 1) - (a.priority ?? 1) || a.id - b.id);
-      said.textContent = `${figure(waiting.length)} trainers wait; those of a higher priority come first, then in order of arrival.`
+      said.textContent = `${figure(waiting.length)} trainer${waiting.length === 1 ? " waits" : "s wait"}; those of a higher priority come first, then in order of arrival.`
         + (waiting.length > QUEUED ? ` The first ${QUEUED} are shown.` : "");
       const first = waiting.slice(0, QUEUED), rows = first.map((t) => [t.id, t.priority, t.reason, t.remedy]);
       if (!changes.all && JSON.stringify(rows) === shown) return;

@@ -122,6 +122,7 @@ def test_trainers_that_have_not_ended_come_first_and_failed_ones_have_a_reason(
     assert head.split() == ["ID", "NAME", "USER", "STATE", "NODES", "TIME", "REASON"]
     assert [line.split()[0] for line in lines[:4]] == ["1", "4", "2", "3"], "live ones first"
     assert lines[1].rstrip().endswith("needs 8 nodes")
+    assert lines[3].rstrip().endswith("s"), "its work is done: that is no reason"
     assert "60 s" in lines[2] and lines[2].rstrip().endswith("exit code 1")
     assert lines[4:] == ["t2 (2) failed: exit code 1: KeyError: 'x'", "t4 (4) waits: needs 8 nodes"]
     as_json = run(monkeypatch, list_command, Listing(rows), "--json")

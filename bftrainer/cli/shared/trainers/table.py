@@ -87,7 +87,9 @@ def brief(reason: str) -> str:
 
 
 def _reason(t: dict[str, Any]) -> str:
-    """Why a trainer waits or has ended, or else what its workers do that do not train, or its note."""
+    """Why a trainer waits or has not done its work, or else what its workers do, or its note."""
+    if t["status"] == "completed":
+        return ""
     works = t["ended_at"] is None and t["status"] != "waiting"
     return str((works and phases(t)) or t.get("reason") or t.get("note") or "")
 
@@ -107,4 +109,7 @@ def _few(metrics: Mapping[str, float | None]) -> str:
 def left(ends: dict[str, float | None] | None) -> str:
     """Return how long a trainer still takes: "12 min to 1.5 h", at its speed now and on average."""
     spans = [s for s in ((ends or {}).get("likely"), (ends or {}).get("late")) if s is not None]
-    return " to ".join(dict.fromkeys(duration(seconds) for seconds in spans))
+    texts = list(dict.fromkeys(duration(seconds) for seconds in spans))
+    if len({text.partition(" ")[2] for text in texts}) == 1:  # "12 to 15 min"
+        texts[:-1] = [text.partition(" ")[0] for text in texts[:-1]]
+    return " to ".join(texts)
