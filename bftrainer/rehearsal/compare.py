@@ -9,12 +9,13 @@ import numpy as np
 
 from bftrainer.rehearsal.deviations import Aspect, Deviation
 from bftrainer.rehearsal.records import Array, Key, RunRecord, StepFacts, distance
-from bftrainer.rehearsal.yardstick import UNSEEDED, Yardstick
+from bftrainer.rehearsal.yardstick import UNSEEDED, UNSEEDED_EPS, Yardstick
 
 SAME = 1e-6
 """Learning rates and the like that lie no further apart, relatively, are the same."""
 SMALL = 1e-2
-"""A parameter's state below this part of others' is that of a gradient of sums that cancel each other."""
+"""A parameter below this part of the largest, or its state, is measured by that: gradients may be sums whose
+parts cancel each other."""
 FINAL = 20.0
 """Single entries may lie further apart than a tensor as a whole."""
 ALIKE = 0.02
@@ -36,7 +37,9 @@ def unseeded(alone: RunRecord, again: RunRecord) -> Iterator[Deviation]:
     elif one.rows and one.rows != other.rows:
         text = "the first step has other samples, in two runs that are the same"
         yield Deviation(aspect=Aspect.SAMPLES, text=text, facts={"unseeded": "samples"}, **about)
-    elif (apart := float(distance(one.weights, other.weights, alone.sizes).max())) > UNSEEDED:
+    elif (apart := float(distance(one.weights, other.weights, alone.sizes).max())) > max(
+        UNSEEDED, UNSEEDED_EPS * alone.eps
+    ):
         text = "the first step comes out differently, in two runs that are the same"
         facts = {"unseeded": "steps"}
         yield Deviation(aspect=Aspect.WEIGHTS, text=text, apart=apart, facts=facts, **about)
@@ -99,7 +102,7 @@ def compare_final(alone: RunRecord, run: RunRecord, yardstick: Yardstick) -> Ite
         return
     ranks = max((facts.ranks for facts in run.steps.values()), default=1)
     allowed = FINAL * yardstick.allowed((0, alone.length), ranks=ranks)
-    told, sizes = set[str](), _state_sizes(alone)
+    told, sizes = set[str](), _largest(alone)
     for name, expected in sorted(alone.final.items(), key=lambda item: _order(item[0])):
         kind = name.partition("/")[0]
         if kind in told or (kind.startswith("buffers") and ranks > 1):
@@ -120,11 +123,11 @@ def compare_final(alone: RunRecord, run: RunRecord, yardstick: Yardstick) -> Ite
             )
 
 
-def _state_sizes(record: RunRecord) -> dict[str, float]:
-    """The largest size of each kind of optimizer state, such as `exp_avg`, over all parameters."""
+def _largest(record: RunRecord) -> dict[str, float]:
+    """The largest size of the weights, and of each kind of optimizer state, such as `exp_avg`."""
     sizes: dict[str, float] = {}
     for name, values in record.final.items():
-        if name.startswith("optimizer") and values.size:
+        if name.startswith(("weights", "optimizer")) and values.size:
             kind = _of_which(name)
             sizes[kind] = max(sizes.get(kind, 0.0), _size(values.astype(np.float64)))
     return sizes
@@ -144,8 +147,7 @@ def _entry(
     expected: Array, found: Array | None, allowed: float, least: float = 0.0
 ) -> tuple[str, float | None]:
     """How an entry deviates, in words; empty if it does not. One that is smaller than `least` is measured by
-    that: a momentum of a gradient that would be zero, such as that of a bias which the loss does not see,
-    consists of rounding."""
+    that: where gradients would be zero, as those of the bias of attention's keys, it consists of rounding."""
     if found is None:
         return "it is not there", None
     if found.shape != expected.shape:

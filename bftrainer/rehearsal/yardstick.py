@@ -10,6 +10,8 @@ from bftrainer.rehearsal.records import Key, RunRecord, distance
 
 LEAST_EPS = 512.0
 """Differences below so many units of precision are rounding, whatever the runs in peace show."""
+LEAST_FAR = 0.05
+"""With few digits, as of bfloat16, what that allows is no more than this: a wrong factor lies further."""
 ROUNDINGS = 20.0
 """So many times as far as one run with rounded gradients lies, others may lie for another order of sums."""
 NOISES = 4.0
@@ -19,7 +21,9 @@ EARLY = 12
 BATCH_NORM = 0.5
 """How far weights may lie apart where batch normalisation sees another part of the batch."""
 UNSEEDED = 1e-3
-"""Two runs with the same seeds that lie so far apart at their first step were not seeded."""
+"""Two runs with the same seeds that lie so far apart at their first step were not seeded, unless so few
+digits explain it: `UNSEEDED_EPS` units of precision."""
+UNSEEDED_EPS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ class Yardstick:
 
     def rounded(self, key: Key) -> float:
         """How far they may lie apart for another order of sums alone."""
-        return max(LEAST_EPS * self.eps, ROUNDINGS * self.rounding.upto(key))
+        return max(min(LEAST_EPS * self.eps, LEAST_FAR), ROUNDINGS * self.rounding.upto(key))
 
     def is_random(self, alone: RunRecord) -> bool:
         """Whether the script draws random numbers while it trains, by which its weights change."""

@@ -260,3 +260,31 @@ def test_a_momentum_of_a_gradient_that_would_be_zero_consists_of_rounding(off: f
     assert [each.text for each in found.deviations if each.aspect == Aspect.STATE] == (
         ["in the end, momentum_buffer of bias: [0] is 1e-05; on one process 1e-18"] if is_fault else []
     )
+
+
+@pytest.mark.parametrize(("off", "is_fault"), [(1e-17, False), (1e-5, True)])
+def test_weights_whose_gradients_would_be_zero_consist_of_rounding(off: float, is_fault: bool) -> None:
+    """Such as the bias of attention's keys, which begins at zero."""
+
+    def final(bias: float) -> dict[str, np.ndarray]:
+        return {"weights/0": np.array([0.5, -0.2]), "weights/1": np.array([bias, -bias])}
+
+    found = judged(run("several", nodes=2, final=final(off)), final=final(1e-18))
+    assert any("in the end, bias" in each.text for each in found.deviations) == is_fault
+
+
+def test_with_few_digits_rounding_is_no_missing_seed_and_a_factor_is_found() -> None:
+    def rounded(step: int, w: np.ndarray) -> np.ndarray:
+        return (w - 1.0) * (1 + 0.01 * np.cos(step + np.arange(w.size).reshape(w.shape)))
+
+    few = {"eps": 2.0**-7}
+    alone, again = run(**few), run("again", gradient=rounded, **few)
+    same, double = (
+        judge(SPEC, {"alone": alone, "again": again, "several": other}, None, 1.0)
+        for other in (
+            run("several", nodes=2, gradient=rounded, **few),
+            run("several", nodes=2, gradient=lambda _, w: 2 * (w - 1.0), **few),
+        )
+    )
+    assert same.is_same, causes(same)
+    assert "gradients are 2 times those on one process" in causes(double)
