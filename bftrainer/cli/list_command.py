@@ -184,4 +184,4 @@ def _table(trainers: Trainers, columns: tuple[str, ...] | None, empty: str) -> N
     titles = [header(column, trainers) for column in shown]
     right = {header(column, trainers) for column in shown if column in NUMBERS}
     styles = [STYLES.get(t["status"], "") for t in trainers]
-    print_table(titles, rows(trainers, shown), empty=empty, numbers=right, styles=styles)
+    print_table(titles, rows(trainers, shown), empty=empty, numbers=right, styles=styles, cut={"REASON"})

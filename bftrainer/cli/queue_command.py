@@ -53,7 +53,7 @@ def command(
         for place, t in enumerate(shown, start=1)
     ]
     columns = (*COLUMNS, "it runs when") if verbose else COLUMNS
-    print_table(columns, rows, empty="no trainer waits")
+    print_table(columns, rows, empty="no trainer waits", cut=() if verbose else ("reason",))
     left = len(waiting) - len(shown) + listed.waiting_left_out
     if left:
         say(f"{left:,} more wait; --all lists them")

@@ -35,12 +35,13 @@ def print_table(
     *,
     numbers: Collection[str] = (),
     styles: Sequence[str] = (),
+    cut: Collection[str] = (),
 ) -> None:
     """Print a plain table, without a header if all columns are ""; without rows, print `empty` instead. The
     columns of `numbers` stand to the right. `styles` are the rows' colours, where there is a terminal.
 
     Control characters in cells are escaped; a cell of several lines is a list. Where the terminal is narrow,
-    texts are folded, and numbers and single short words stay whole.
+    texts are folded, but those in columns of `cut` are cut; numbers and single short words stay whole.
     """
     from rich.console import Console
     from rich.table import Table
@@ -56,11 +57,13 @@ def print_table(
         longest = max((len(line) for row in cells for line in row[i].split("\n")), default=0)
         words = (len(word) for row in cells for word in row[i].split())
         folded = max((length for length in words if length <= WORD), default=0)
+        if title in cut:
+            folded = FOLDED
         least = max(len(title), longest if longest <= SHORT else max(FOLDED, folded))
         table.add_column(
             title,
-            overflow="fold",
-            no_wrap=longest <= SHORT,
+            overflow="ellipsis" if title in cut else "fold",
+            no_wrap=longest <= SHORT or title in cut,
             min_width=least,
             justify="right" if title in numbers else "left",
         )

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from bftrainer import __version__
 from bftrainer.api.client import DaemonError, TrainerList
-from bftrainer.cli import app, cancel_command, events_command, list_command
+from bftrainer.cli import app, cancel_command, events_command, list_command, queue_command
 from bftrainer.cli.shared.groups import MEANT
 from bftrainer.cli.shared.trainers.table import ORDERS, brief
 from tests.unit.cli.test_terminal import EVENT, TRAINER
@@ -28,9 +28,11 @@ def always(client: object, *parts: str, every_s: float) -> Iterator[None]:
     return itertools.repeat(None)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, module: Any, client: object, *words: str) -> Result:
+def run(
+    monkeypatch: pytest.MonkeyPatch, module: Any, client: object, *words: str, columns: int = 500
+) -> Result:
     monkeypatch.setattr(module, "connect", lambda config, state_dir: client)
-    return CliRunner().invoke(module.command, list(words), env={"COLUMNS": "500"})
+    return CliRunner().invoke(module.command, list(words), env={"COLUMNS": str(columns)})
 
 
 def trainer(id_: int, status: str, **more: Any) -> dict[str, Any]:
@@ -127,6 +129,18 @@ def test_trainers_that_have_not_ended_come_first_and_failed_ones_have_a_reason(
     assert lines[4:] == ["t2 (2) failed: exit code 1: KeyError: 'x'", "t4 (4) waits: needs 8 nodes"]
     as_json = run(monkeypatch, list_command, Listing(rows), "--json")
     assert [t["id"] for t in json.loads(as_json.output)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("module", [list_command, queue_command])
+def test_a_trainer_that_waits_has_one_line_of_80_columns(
+    monkeypatch: pytest.MonkeyPatch, module: Any
+) -> None:
+    reason = "needs 6 nodes, and only 5 of the machine can ever be idle"
+    rows = [trainer(i, "waiting", name="resnet-baseline", user="a-student", reason=reason) for i in (1, 2)]
+    done = run(monkeypatch, module, Listing(rows), columns=80)
+    lines = done.output.splitlines()[:3]
+    assert [line.split()[0] for line in lines[1:]] == ["1", "2"], done.output
+    assert max(map(len, lines)) <= 80 and "needs 6 nodes" in lines[1]
 
 
 def test_a_list_has_the_columns_and_the_order_that_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

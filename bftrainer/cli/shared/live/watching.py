@@ -51,7 +51,8 @@ def picture(view: DaemonView, nodes: Timeline, times: PhaseTimes, console: Conso
     rows = min(len(view.trainers) + 1, max(2, room // 3))
     training = sum(bool(t["members"]) for t in view.trainers)
     waiting = sum(t["status"] == "waiting" for t in view.trainers)
-    head = f"{view.pool['size']} {units(view.pool)} in the pool, {training} trainers train, {waiting} wait"
+    pool = f"{view.pool['size']} {units(view.pool)} in the pool"
+    head = f"{pool}, trainers: {training} with nodes, {waiting} waiting"
     return Group(
         Text(head, "bold"),
         nodes_text(nodes, names, console, room - rows, ends_now=True),
