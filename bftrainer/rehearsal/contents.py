@@ -32,10 +32,16 @@ class Peace:
     noise: float = 0.0  # how far weights lie apart with another seed; 0 of a script that draws nothing
 
 
+PADDED = "total_flos"
+"""What Hugging Face reports at the end follows from how the samples that a rank has at once are padded."""
+
+
 def compare_figures(peace: Peace, run: RunRecord) -> Iterator[Deviation]:
     """Figures that rank 0 has reported, and those given with steps."""
     alone = peace.alone
     for name, steps in alone.reported.items():
+        if name == PADDED:
+            continue
         if peace.again is not None and not _alike(steps, peace.again.reported.get(name, {}), 1e-3):
             continue  # a time, or something else that is never twice the same
         spread = _spread(steps, (peace.seed or alone).reported.get(name, {}))

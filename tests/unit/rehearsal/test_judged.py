@@ -221,6 +221,12 @@ def test_a_figure_of_one_ranks_share_is_told_and_that_of_a_step_only_noted() -> 
     assert any("rank 0's share" in each.text and not each.is_fault for each in found.deviations)
 
 
+def test_operations_that_follow_from_padding_are_no_ranks_share() -> None:
+    figures = [{"loss": {10: 0.5}, "total_flos": {10: flos}} for flos in (2.17e8, 2.06e8)]
+    found = judged(run("several", nodes=2, reported=figures[1]), reported=figures[0])
+    assert found.is_same, causes(found)
+
+
 def test_a_figure_that_is_never_twice_the_same_is_nobodys_share() -> None:
     """As the time of an evaluation, which Hugging Face's Trainer logs."""
     alone, again = run(figures={"took": {1: [0.5]}}), run("again", figures={"took": {1: [0.6]}})
