@@ -10,6 +10,7 @@ from bftrainer.elastic.checks.comparison import Comparison
 from bftrainer.elastic.checks.double_steps import DoubleSteps
 from bftrainer.elastic.checks.idle_steps import IdleSteps
 from bftrainer.elastic.checks.loop_variables import ChangingVariables
+from bftrainer.elastic.checks.norm_shares import NormShares
 from bftrainer.elastic.checks.own_gradients import OwnGradients
 from bftrainer.elastic.checks.own_weights import OwnWeights
 from bftrainer.elastic.checks.same_data import SameData
@@ -31,6 +32,8 @@ class CheckedRun:
         overlaps: whether they are averaged during the backward pass.
         compare_every: so many steps apart states are compared; 0: never.
         may_differ: patterns of names that are not compared.
+        at_once: the samples that a worker computes at once at most.
+        least: the samples that a worker's share has at least.
     """
 
     orders: Orders | None
@@ -42,6 +45,8 @@ class CheckedRun:
     overlaps: bool
     compare_every: int
     may_differ: Sequence[str]
+    at_once: int
+    least: int
 
 
 def observers_of(run: CheckedRun) -> list[StepObserver]:
@@ -60,4 +65,6 @@ def observers_of(run: CheckedRun) -> list[StepObserver]:
     ]
     if run.orders is not None:  # else there are no other nodes, and the process does not begin again
         found += [Comparison(run.compare_every, run.may_differ), ChangingVariables()]
+        ranks = run.orders.every_ranks
+        found += [NormShares(run.trained, run.policy, ranks, at_most=run.at_once, least=run.least)]
     return found

@@ -143,7 +143,7 @@ def assembled(
     state = own_state(objects, what, stepped) | {"pace": update.pace}
     state |= {UNSAVED: UnsavedBuffers(state), MODES: modes, STOPPED: stopped}
     state |= {TRAINABLE: freezing} if how.ddp is False else {}
-    checks = observers_of(checked_run(orders, what, policy, samples, how, agreed, least))
+    checks = observers_of(checked_run(orders, what, policy, samples, how, agreed, (at_once, least)))
     averaging, partial = _averaging(how, what, policy, freezing, orders)
     checks[:0] = [*watcher.watching.observers(what), *TakesTurns.of(orders, what.models.values(), averaging)]
     observers = _observing(checks, adapting, partial)
@@ -257,10 +257,11 @@ def checked_run(
     samples: Samples,
     how: Updates,
     agreed: Agreement,
-    least: int,
+    limits: tuple[int, int],
 ) -> CheckedRun:
-    """What observers know of a run."""
+    """What observers know of a run. `limits`: the most samples at once, and the fewest of a share."""
     settings: dict[str, object]
+    at_once, least = limits
     settings = {"epochs": samples.epochs, "seed": samples.seed, "scheduler_every": how.scheduler_every}
     settings |= policy.limits if isinstance(policy, Adaptive) else {}
     settings |= {"partial": how.partial} if how.partial else {}
@@ -275,4 +276,6 @@ def checked_run(
         overlaps=how.ddp is not False,
         compare_every=agreed.compare_every,
         may_differ=agreed.may_differ,
+        at_once=at_once,
+        least=least,
     )

@@ -84,6 +84,12 @@ class Orders:
         """The ranks of one node, and of the most nodes that the spec allows, if all run as many as this."""
         return self.local_size, (self.n_max or 1) * self.local_size
 
+    @property
+    def every_ranks(self) -> Sequence[int]:
+        """All numbers of ranks that the spec allows, as far as the agent has said, if all run as many."""
+        nodes = self.sizes or range(self.n_min or 1, (self.n_max or 1) + 1)
+        return [n * self.local_size for n in nodes]
+
     def _is_connected(self) -> bool:
         """Whether the descriptor is that of the connection: in another program's child it may be any file."""
         try:
