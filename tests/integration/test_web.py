@@ -168,6 +168,12 @@ def test_an_axis_has_few_marks_whatever_a_script_reports(
             source: 'observed'}]).map((row) => row.join(' ')).join('; '))""",
             "1 10 11 10.0 % observed; 2 18 - - a guess",
         ),
+        # decisions stay in sight however many measurements come after them
+        (
+            """decisions.js').then((m) => [m.merged([{id: 1}, {id: 2}], [{id: 2}, {id: 3}]).map((e) => e.id),
+            m.merged([{id: 1}], [{id: 3}]), m.merged([], [{id: 3}]).length].join('; '))""",
+            "1,2,3; ; 1",
+        ),
         # the GPUs of a node stay in one line
         (
             """nodes.js').then((m) => m.layout(m.racks([1, 2, 3].flatMap((n) =>

@@ -2,11 +2,26 @@
 import { clock, facts, figure, h, link, span, table } from "./dom.js";
 import { get } from "./feed.js";
 
-const SHOWN = 100, PAUSES = 500;
+const EVENTS = 2000, NEWER = 100, ROWS = 100, PAUSES = 500;
+/** What is known of plans: it is asked for again with each event. */
+const MOVED = new WeakMap();
 /** Why nodes left, where the scheduler's own state says that they have. */
 const TAKEN = new Set(["poll", "log"]);
 
 const some = (names) => (names.length > 4 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", "));
+
+/** Events that are known, and later ones of an answer; null if some between may be missing. */
+export function merged(known, later) {
+  if (!known.length || !later.length) return known.length ? known : later;
+  const last = known.at(-1).id;
+  return later[0].id > last ? null : [...known, ...later.filter((event) => event.id > last)].slice(-EVENTS);
+}
+
+/** The last events: those that are known, and what came after them. Speeds are measured far more often than nodes move. */
+export async function latest(known) {
+  const later = await get(`/v1/events?limit=${known.length ? NEWER : EVENTS}`);
+  return merged(known, later) ?? get(`/v1/events?limit=${EVENTS}`);
+}
 
 /** What happened, in words. */
 export function happened({ kind, data }, name = (id) => `trainer ${id}`) {
@@ -24,6 +39,14 @@ export function happened({ kind, data }, name = (id) => `trainer ${id}`) {
 
 /** The trainers that get other nodes: [id, how many before, how many now, those that go, those that come]. */
 export function moved(plan, before) {
+  const known = MOVED.get(plan);
+  if (known?.before === before) return known.found;
+  const found = difference(plan, before);
+  MOVED.set(plan, { before, found });
+  return found;
+}
+
+function difference(plan, before) {
   const ids = new Set([...Object.keys(plan.allocation), ...Object.keys(before?.allocation ?? {})]);
   return [...ids].map((id) => {
     const was = before?.allocation?.[id] ?? [], is = plan.allocation[id] ?? [], had = new Set(was), has = new Set(is);
@@ -96,11 +119,11 @@ export function decisions({ place, feed, id, tell }) {
     const pairs = paired(events);
     if (id !== null) {
       const pair = pairs.find(([event]) => event.id === id);
-      list.replaceChildren(pair ? one(...pair) : h("p", {}, `The last ${SHOWN} events do not have number ${id}.`));
+      list.replaceChildren(pair ? one(...pair) : h("p", {}, `The last ${EVENTS} events do not have number ${id}.`));
       return;
     }
     const wanted = search.value.toLowerCase(), rows = pairs.filter(([event, before]) => !only.checked || (event.plan && moved(event.plan, before).length)).reverse()
-      .map(([event, before]) => [event, sentence(event, before, name)]).filter(([, words]) => words.toLowerCase().includes(wanted));
+      .map(([event, before]) => [event, sentence(event, before, name)]).filter(([, words]) => words.toLowerCase().includes(wanted)).slice(0, ROWS);
     said.textContent = summary(events);
     const paid = costs(events, pauses), stood = (event) => [...paid.get(event.id) ?? []].map(([who, [pause]]) => `${name(who)} ${span(pause)}`).join(", ");
     list.replaceChildren(table(["time", "what moved and why", "stood still", "method"],
@@ -126,7 +149,7 @@ export function decisions({ place, feed, id, tell }) {
     asking = true;
     try {
       const asked = feed.decisions;
-      const found = await Promise.all([get(`/v1/events?limit=${SHOWN}`), get(`/v1/pauses?limit=${PAUSES}`)]);
+      const found = await Promise.all([latest(events), get(`/v1/pauses?limit=${PAUSES}`)]);
       if (closed) return;
       [events, pauses] = found;
       known = asked;

@@ -1,10 +1,10 @@
 // One trainer: its nodes, speed and metrics on one time axis, the learnt curve, when it will end, logs, orders.
 import { clock, facts, figure, h, link, span, table } from "./dom.js";
-import { happened, moved, paired } from "./decisions.js";
+import { happened, latest, moved, paired } from "./decisions.js";
 import { ask, get } from "./feed.js";
 import { colour, extent, gantt, lines, theme } from "./draw.js";
 
-const EVENTS = 1000, NEWER = 100, CHANGES = 10, REPORTS = 1000, NODES = 64, EVERY_MS = 5000, LOG_MS = 1000, LOG_CHARS = 60000, SIZES = 64, METRICS = 6;
+const CHANGES = 10, REPORTS = 1000, NODES = 64, EVERY_MS = 5000, LOG_MS = 1000, LOG_CHARS = 60000, SIZES = 64, METRICS = 6;
 
 const ADAPTIVE = { goodput: "goodput (samples/s times what a sample is worth)", "goodput.batch": "batch (samples)", "goodput.noise": "noise of the gradients (samples)" };
 const adaptive = (name) => name === "goodput" || name.startsWith("goodput.");
@@ -70,13 +70,6 @@ export function changes(events, id) {
     moved(event.plan, before).filter(([who]) => who === id).map(([, was, is]) => [event, was, is])).reverse();
 }
 
-/** Events that are known, and later ones of an answer; null if some between may be missing. */
-export function merged(known, later) {
-  if (!known.length || !later.length) return known.length ? known : later;
-  const last = known.at(-1).id;
-  return later[0].id > last ? null : [...known, ...later.filter((event) => event.id > last)].slice(-EVENTS);
-}
-
 export function trainer({ place, feed, id, about, tell }) {
   const title = h("h1", {}, `Trainer ${id}`), head = h("div"), orders = h("div", { class: "bar" }), charts = h("div"), curve = h("div"), logs = h("div");
   place.append(h("p", {}, link("trainers", "all trainers")), title, head, orders, charts, curve, logs);
@@ -87,10 +80,9 @@ export function trainer({ place, feed, id, about, tell }) {
   async function read() {
     try {
       const asked = feed.decisions, known = asked === decided;
-      const found = await Promise.all([get(`/v1/trainers/${id}`), known ? [] : get(`/v1/events?limit=${events.length ? NEWER : EVENTS}`),
+      const found = await Promise.all([get(`/v1/trainers/${id}`), known ? events : latest(events),
         get(`/v1/reports?trainer=${id}&limit=${REPORTS}`), get(`/v1/pauses?trainer=${id}&limit=${REPORTS}`)]);
-      events = merged(events, found[1]) ?? await get(`/v1/events?limit=${EVENTS}`);
-      decided = asked;
+      [events, decided] = [found[1], asked];
       if (closed) return;
       if (!own && !about.public) ordered(found[0]);
       own = found[0];
