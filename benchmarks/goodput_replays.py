@@ -49,7 +49,7 @@ def replayed(task: tuple[Path, str, str]) -> dict[str, Any]:
     traces, workload, what = task
     jobs = read_jobs(traces / "workloads" / f"{workload}.csv", traces / "traces")
     mode = MODES.get(what, {})
-    policy = policy_of("goodput" if what in MODES else what, **mode)
+    policy = policy_of("goodput" if what in MODES else what, declared=mode.get("declared", False))
     return figures_of(run(jobs, CLUSTER, policy, fixed=FIXED, shared=mode.get("shared", False)), CLUSTER)
 
 
@@ -89,7 +89,7 @@ def print_decisions(traces: Path, workload: str) -> None:
     """How long decisions take while all jobs are there at once, by the wall clock and in CPU time."""
     jobs = read_jobs(traces / "workloads" / f"{workload}.csv", traces / "traces")
     at_once = [type(job)(job.name, 0.0, job.program, job.workers, job.batch) for job in jobs]
-    policy, taken = policy_of("goodput", declared=True, shared=True), []
+    policy, taken = policy_of("goodput", declared=True), []
     decide = policy.decide
 
     class EnoughError(Exception):

@@ -59,7 +59,7 @@ def replayed(
     **settings: Any,
 ) -> dict[str, float]:
     """Completion times (s): mean, median and 99th percentile."""
-    policy = policy_of(name, shared=shared, **settings)
+    policy = policy_of(name, **settings)
     how: dict[str, Any] = {"pauses": pauses, "tick_s": tick_s, "slowdown": slowdown}
     found = run(jobs, CLUSTER, policy, fixed=FIXED, shared=shared, **how)
     spread: dict[str, float] = figures_of(found, CLUSTER)["completion_s"]

@@ -22,6 +22,8 @@ import numpy.typing as npt
 from bftrainer.allocate.goodput.weights import by_rank, by_service
 from bftrainer.performance.curve import Floats
 
+POWER = 0.5
+"""Of speed-ups by rank: the lower, the more even are shares."""
 SERVED_GPU_S = 4 * 3600.0
 """GPU time above which a trainer counts less in Pollux's weighted mean (equation 16)."""
 NO_SPEED = 1e-3
@@ -77,7 +79,7 @@ class GoodputObjective:
     """
 
     aim: GoodputAim = GoodputAim.RANKED
-    power: float = 0.5
+    power: float = POWER
     restart_s: float = 30.0
     horizon_s: float = 300.0
     decay: float = 0.5

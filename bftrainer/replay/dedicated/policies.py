@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from bftrainer.allocate.goodput.counts import (
+    POWER,
     ChangeCost,
     GoodputAim,
     GoodputCandidate,
@@ -24,16 +25,12 @@ from bftrainer.replay.dedicated.baselines import Optimus, Tiresias
 from bftrainer.replay.dedicated.cluster import ClusterPolicy, ClusterShape, Held
 from bftrainer.replay.dedicated.job import PUBLISHED, RunningJob, filling
 
-POWER, POWER_SHARED = 0.5, 0.7
-"""Powers of speed-ups: flatter where a job has still to find out how it scales."""
-
 
 def policy_of(
     name: str,
     *,
     declared: bool = False,
-    shared: bool = False,
-    power: float | None = None,
+    power: float = POWER,
     aim: GoodputAim = GoodputAim.RANKED,
     by_throughput: bool = False,
     utility: UtilityBounds | None = None,
@@ -44,8 +41,8 @@ def policy_of(
 ) -> ClusterPolicy:
     """A new policy of this name: tiresias, optimus or goodput; the settings are those of goodput.
 
-    `declared`: jobs have said how many epochs they train. `shared`: they share what they measure.
-    `by_throughput`: the largest batches, and speed-ups of throughput alone. `utility`: nodes by their use.
+    `declared`: jobs have said how many epochs they train. `by_throughput`: the largest batches, and speed-ups
+    of throughput alone. `utility`: nodes by their use.
     `decay`: of weights by service. `apart`: no two jobs of several nodes meet on one.
     `change_s`: time (s) that a change of a job's workers is taken to cost it, and `cost` how that counts.
     """
@@ -53,8 +50,6 @@ def policy_of(
         return Tiresias()
     if name == "optimus":
         return Optimus()
-    if power is None:
-        power = POWER_SHARED if shared else POWER
     objective = GoodputObjective(aim=aim, power=power, restart_s=change_s, decay=decay, cost=cost)
     goodput = Goodput(objective, declared=declared, by_throughput=by_throughput, apart=apart)
     return goodput if utility is None else Autoscaled(goodput, utility)

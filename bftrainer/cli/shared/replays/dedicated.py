@@ -112,7 +112,9 @@ def _goodput_options() -> list[Callable[[F], F]]:
         click.option(
             "--power",
             type=Finite(min=0.05, max=1.0),
-            help="With --allocator goodput: power of speed-ups.  [default: 0.5; with --shared-profiles 0.7]",
+            default=0.5,
+            show_default=True,
+            help="With --allocator goodput: power of speed-ups.",
         ),
         click.option(
             "--goodput-objective",
@@ -286,7 +288,6 @@ def _policy(allocator: str, given: dict[str, Any], nodes: int, change_s: float) 
     return policy_of(
         allocator,
         declared=given["declared_epochs"],
-        shared=given["shared_profiles"],
         power=given["power"],
         aim=GoodputAim(given["goodput_objective"] or "ranked"),
         cost=ChangeCost(given["change_cost"] or "time"),
