@@ -82,7 +82,7 @@ WHOLE_NODES = Diagnostic(
     963,
     "share: gpu: pilots of the scheduler {scheduler} hold whole nodes",
     "Leave share out",
-    "Single GPUs are shared out on Slurm, LSF and the local scheduler only, as far as they have them.",
+    "Single GPUs are shared out only where pilots of the scheduler may hold a part of a node.",
 )
 NEEDS_HARVEST = Diagnostic(
     964,
