@@ -166,7 +166,8 @@ def test_a_fallback_is_counted_and_warned_of_and_its_end_is_told(caplog: pytest.
         ("INFO", "recovered"),
         ("INFO", "nodes_changed"),
     ]
-    assert said[1][2] == {"part": "allocator", "reason": "knapsack makes the plans: no licence"}
+    reason = "knapsack makes the plans: no licence (bftrainer explain BFT-282)"
+    assert said[1][2] == {"part": "allocator", "reason": reason}
     assert said[2][2]["fallback"] == "no licence"
 
 
