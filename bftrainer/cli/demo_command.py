@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from bftrainer.cli.shared.tables import print_json
+from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input, Positive
 from bftrainer.errors import BftrainerError
 from bftrainer.messages.commands.lines import ONLY_WITH
@@ -83,8 +84,8 @@ def command(
     The machine's slots are the nodes; the main jobs are made up, and all that trains is real. With --log, the
     nodes come and go as in a real log.
 
-    Ends with the nodes over time and a summary; exits with 1 if a step was lost although a node survived, or
-    a process was left behind.
+    Says first where its page is, as `bftrainer web` shows it. Ends with the nodes over time and a summary;
+    exits with 1 if a step was lost although a node survived, or a process was left behind.
     """
     from bftrainer.cli.shared.live.demo_views import closing, show
     from bftrainer.demo.picture import draw
@@ -103,6 +104,8 @@ def command(
         options += ["--from", start or _liveliest(log, nodes, most, pace)]
     demo = DemoSession(options, keep, main_jobs=log is None)
     try:
+        if not as_json:
+            say(demo.open_page())
         if log is None:
             views = played(demo, specs[0], most)
         else:

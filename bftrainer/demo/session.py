@@ -88,7 +88,7 @@ class DemoSession:
     ) -> None:
         self._keep = keep
         self._state = Path(tempfile.mkdtemp(prefix="bftrainer-demo-"))
-        own = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
+        self._environ = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
         config = self._state / "config.yaml"
         values = {"trainer_dir": str(self._state / "trainers"), **(settings or {})}
         config.write_text(yaml.safe_dump(values), "utf-8")
@@ -105,11 +105,26 @@ class DemoSession:
             ],
             stdout=self._log,
             stderr=self._log,
-            env={**own, **(environ or {})},
+            env={**self._environ, **(environ or {})},
         )
+        self._page: subprocess.Popen[str] | None = None
         self.client = Client(self._state / "daemon.sock")
         self._looker = Looker(self.client)
         self._await_daemon()
+
+    def open_page(self) -> str:
+        """Start `bftrainer web` beside the daemon, until the end, and return what it says first: its URL, or
+        why there is no page."""
+        words = [sys.executable, "-P", "-m", "bftrainer", "web", "--no-browser"]
+        self._page = subprocess.Popen(
+            [*words, "--state-dir", str(self._state)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=self._environ,
+            text=True,
+        )
+        assert self._page.stdout is not None  # noqa: S101  it is a pipe
+        return self._page.stdout.readline().strip()
 
     def submit(self, specs: Sequence[Path]) -> None:
         """Submit every spec, as `bftrainer submit` does.
@@ -236,6 +251,9 @@ class DemoSession:
 
     def _stop(self) -> None:
         """Send SIGTERM: every trainer writes a checkpoint before the daemon ends."""
+        if self._page is not None:
+            self._page.terminate()
+            self._page.communicate()
         self._daemon.send_signal(signal.SIGTERM)
         try:
             self._daemon.wait(STOP_S)

@@ -17,6 +17,7 @@ def over(folder: Path) -> DemoSession:
     found._state, found._keep, found._log = folder, None, (folder / "daemon.log").open("wb")
     found._daemon = subprocess.Popen(["true"])
     found._daemon.wait()
+    found._page = None
     return found
 
 
