@@ -57,6 +57,11 @@ class Scheduler(Protocol):
         the scheduler knows nothing, are left out."""
         ...
 
+    async def preempted(self, pilots: Sequence[Pilot]) -> Collection[Pilot]:
+        """Those of these pilots that the scheduler itself has told to end, for the sake of main jobs. Their
+        users cannot make it say so. Those of which it knows nothing are left out."""
+        ...
+
     async def accounted(self, since: float) -> Accounted:
         """What the accounting says of main jobs that have started at `since` or later. It may take long."""
         ...

@@ -44,6 +44,8 @@ class Losses:
         self._workers, self._telemetry, self._state = workers, telemetry, state
         self._watch, self._release, self._background = watch, release, background
         self._asked: set[Pilot] = set()  # why they failed
+        self._left: dict[Pilot, float] = {}  # pilots that were told to end -> how long they had lived
+        self._judging = False
 
     def lost(self, snapshot: Snapshot) -> None:
         """Give up nodes whose pilots are gone or never began. The scheduler may know why pilots failed whose
@@ -109,11 +111,32 @@ class Losses:
 
     def agent_leaves(self, node: str) -> None:
         """An agent says that its pilot has been told to end: its workers can still leave in order."""
-        self._pilots.ends(node)
+        if (pilot := self._pilots.records.pilots.get(node)) is not None:
+            self._left[pilot] = self._pilots.lived_s(node)
+            if not self._judging:
+                self._judging = True
+                self._background.start(self._judge())
         self._state.lose([node], "its pilot was told to end", vacated=True)
         self._taken([node])
         now = self._clock.now()
         self._pilots.records, _ = lifecycle.ended(self._pilots.records, [node], now, by_us=False)
+
+    async def _judge(self) -> None:
+        """Count against users that their pilots were told to end. Main jobs tell them so as well, and anybody
+        can submit one: what the scheduler itself has done is no fault of the pilot's user."""
+        try:
+            while self._left:
+                left, self._left = self._left, {}
+                preempted: Collection[Pilot] = ()
+                try:
+                    preempted = await self._scheduler.preempted(list(left))
+                except SchedulerError as error:
+                    self._telemetry.trouble("scheduler", error)
+                for pilot in left.keys() - preempted:
+                    self._pilots.quarantine.ended(pilot.node, pilot.user, left[pilot])
+            self._state.tell_barred()
+        finally:
+            self._judging = False
 
     def agent_down(self, node: str) -> None:
         """An agent's connection is gone."""

@@ -127,8 +127,11 @@ class Pilots:
         often; but its user gets new pilots there ever more rarely. Returns whether it is such a one."""
         if node not in self.records.pilots:
             return False
-        lived_s = self.clock.now() - self.records.nodes[node].answered
-        return self.quarantine.ended(node, self.records.pilots[node].user, lived_s)
+        return self.quarantine.ended(node, self.records.pilots[node].user, self.lived_s(node))
+
+    def lived_s(self, node: str) -> float:
+        """For how long a node's pilot has been there."""
+        return self.clock.now() - self.records.nodes[node].answered
 
     def fails(self, node: str, reason: str) -> None:
         """Submit no pilots of this user for a node for a while."""

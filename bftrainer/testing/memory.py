@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
@@ -25,6 +25,7 @@ class Machine:
         default_factory=list
     )  # all that ever were, with limits
     cancelled: list[str] = field(default_factory=list)  # tags, in order
+    preempted: set[str] = field(default_factory=set)  # nodes whose pilots had to go for main jobs
     failures: dict[str, str] = field(default_factory=dict)  # node -> why every pilot there fails
     jobs: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -97,6 +98,10 @@ class MemoryScheduler:
             for pilot in pilots
             if pilot.node in self.machine.failures
         }
+
+    async def preempted(self, pilots: Sequence[Pilot]) -> Collection[Pilot]:
+        self._ask()
+        return frozenset(pilot for pilot in pilots if pilot.node in self.machine.preempted)
 
     async def accounted(self, since: float) -> Accounted:
         self._ask()

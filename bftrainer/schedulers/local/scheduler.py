@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
 from pathlib import Path
@@ -212,6 +212,10 @@ class LocalScheduler:
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
         """Nothing is known here: pilots' log files, on this machine, say why they failed."""
         return {}
+
+    async def preempted(self, pilots: Sequence[Pilot]) -> Collection[Pilot]:
+        """None: pilots of nodes that are taken are killed at once, and their agents say nothing."""
+        return ()
 
     async def accounted(self, since: float) -> Accounted:
         """Nothing but the log is known here."""

@@ -19,7 +19,7 @@ from bftrainer.schedulers.lsf.command import reason
 from bftrainer.schedulers.lsf.ending import LsfJobEnder
 from bftrainer.schedulers.lsf.pilot import LsfPilotJob
 from bftrainer.schedulers.lsf.questions import Questions
-from bftrainer.schedulers.lsf.rows import LsfJobRow
+from bftrainer.schedulers.lsf.rows import EndKind, LsfJobRow
 from bftrainer.schedulers.lsf.view import LsfOwnJobs, LsfView, Shown
 from bftrainer.schedulers.shared.batch import BatchScheduler, PilotRequest
 from bftrainer.schedulers.shared.claims import Claims, Known
@@ -154,6 +154,11 @@ class LsfScheduler(BatchScheduler[LsfView]):
         for pilot, job in jobs.items():
             log.debug("pilot %s, job %s: %s", pilot.node, job, ends[job].kind)
         return {pilot: lsf_pilot.failure(self._job, pilot, ends[job]) for pilot, job in jobs.items()}
+
+    async def taken(self, jobs: Mapping[Pilot, str]) -> Collection[Pilot]:
+        """Those of these jobs that LSF has ended for others."""
+        ends = await self._questions.ends(list(jobs.values()))
+        return [pilot for pilot, job in jobs.items() if ends[job].kind is EndKind.PREEMPTED]
 
     async def accounted(self, since: float) -> Accounted:
         """What bacct and bjobs say; where they do not answer, that they do not."""

@@ -142,6 +142,10 @@ class BatchScheduler(ABC, Generic[View]):
         """Why these jobs of pilots have failed; "" for one that has not."""
 
     @abstractmethod
+    async def taken(self, jobs: Mapping[Pilot, str]) -> Collection[Pilot]:
+        """Those of these jobs of pilots that the batch system itself has ended, for other jobs."""
+
+    @abstractmethod
     async def accounted(self, since: float) -> Accounted: ...
 
     @abstractmethod
@@ -194,6 +198,11 @@ class BatchScheduler(ABC, Generic[View]):
         jobs = {pilot: job for pilot, job in known.items() if job and job not in self.ended}
         causes = await self.causes(jobs) if jobs else {}
         return {pilot: why for pilot, why in causes.items() if why}
+
+    async def preempted(self, pilots: Sequence[Pilot]) -> Collection[Pilot]:
+        """Those of these pilots that the batch system has ended for main jobs."""
+        jobs = {pilot: job for pilot in pilots if (job := self._number(pilot))}
+        return await self.taken(jobs) if jobs else ()
 
     async def _end(self, user: str, jobs: Collection[str]) -> str:
         now = time.monotonic()

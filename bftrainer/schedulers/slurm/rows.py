@@ -113,8 +113,10 @@ class SlurmJobRow:
 
 @dataclass(frozen=True, slots=True)
 class SlurmJobEnd:
-    """How a job has ended. `code`: of its script; 0 also if that was killed."""
+    """How a job has ended. `code`: of its script; 0 also if that was killed. `preempted`: whether Slurm has
+    told it to end, for another job."""
 
     state: str
     code: int
     reason: str
+    preempted: bool = False

@@ -11,7 +11,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from bftrainer.errors import SchedulerError, UnsureError
@@ -36,7 +36,7 @@ from bftrainer.schedulers.slurm.ending import SlurmJobEnder
 from bftrainer.schedulers.slurm.own_jobs import SlurmOwnJobs
 from bftrainer.schedulers.slurm.pilot import SlurmPilotJob
 from bftrainer.schedulers.slurm.queue import requests
-from bftrainer.schedulers.slurm.rows import SlurmJobRow
+from bftrainer.schedulers.slurm.rows import SlurmJobEnd, SlurmJobRow
 from bftrainer.schedulers.slurm.view import SlurmView
 
 log = logging.getLogger(__name__)
@@ -162,9 +162,17 @@ class SlurmScheduler(BatchScheduler[SlurmView]):
 
     async def causes(self, jobs: Mapping[Pilot, str]) -> Mapping[Pilot, str]:
         """Why jobs have failed, as long as slurmctld remembers them."""
-        asked = "".join(f"show job {job}\n" for job in jobs.values())
-        ends = text.ends((await self._run(["scontrol", "-a", "-o"], asked)).out)
+        ends = await self._ends(jobs.values())
         return {p: slurm_pilot.failure(self._job, p, ends[job]) for p, job in jobs.items() if job in ends}
+
+    async def taken(self, jobs: Mapping[Pilot, str]) -> Collection[Pilot]:
+        """Those of these jobs that slurmctld has preempted."""
+        ends = await self._ends(jobs.values())
+        return [pilot for pilot, job in jobs.items() if job in ends and ends[job].preempted]
+
+    async def _ends(self, jobs: Iterable[str]) -> Mapping[str, SlurmJobEnd]:
+        asked = "".join(f"show job {job}\n" for job in jobs)
+        return text.ends((await self._run(["scontrol", "-a", "-o"], asked)).out)
 
     async def accounted(self, since: float) -> Accounted:
         """What sacct says; where slurmdbd is missing, that it is."""

@@ -126,7 +126,9 @@ def ends(text: str) -> dict[str, SlurmJobEnd]:
         if line.startswith("JobId="):
             job, code = line[6 : line.find(" ")], values.count(_field(line, " ExitCode=").partition(":")[0])
             twice |= {job} & found.keys()
-            found[job] = SlurmJobEnd(_field(line, " JobState="), code, _field(line, " Reason="))
+            once = line.count(" PreemptTime=") == 1  # else names or comments may say it
+            preempted = once and _field(line, " PreemptTime=") not in {"", "None"}
+            found[job] = SlurmJobEnd(_field(line, " JobState="), code, _field(line, " Reason="), preempted)
     return {job: end for job, end in found.items() if job not in twice}
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -111,6 +111,10 @@ class MainJobs:
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
         """Why pilots failed."""
         return await self._inner.failures(pilots)
+
+    async def preempted(self, pilots: Sequence[Pilot]) -> Collection[Pilot]:
+        """Whose nodes main jobs took."""
+        return await self._inner.preempted(pilots)
 
     async def close(self) -> None:
         """Stop."""

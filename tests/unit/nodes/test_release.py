@@ -10,6 +10,7 @@ import pytest
 
 from bftrainer.errors import KeptError
 from bftrainer.model.machine import Claim, Operation, Pilot
+from bftrainer.nodes.quarantine import OFTEN
 from tests.support.nodes_world import World, run
 
 EXIT = {"type": "exit"}
@@ -290,7 +291,26 @@ def test_agents_that_say_goodbye_soon_and_again_get_fewer_pilots(make: Make) -> 
         for refused in (set(), {"n1"}):
             world.pilots.adopt(Pilot(tag="a", node="n1"))
             world.nodes.losses.agent_leaves("n1")
+            await world.nodes.background.wait()
             assert world.pilots.quarantine.nodes().keys() == refused
+
+    run(scenario)
+
+
+def test_pilots_that_main_jobs_have_end_soon_and_again_cost_their_user_nothing(make: Make) -> None:
+    """Else one short job a minute, of whomever, keeps another user off all nodes."""
+
+    async def scenario() -> None:
+        world = make()
+        world.machine.preempted = {"n1"}
+        for _ in range(2 * OFTEN):
+            for node in ("n1", "n2"):
+                world.pilots.adopt(Pilot(tag=f"a-{node}", node=node, user="ann"))
+                world.nodes.losses.agent_leaves(node)
+            await world.nodes.background.wait()
+            if world.pilots.quarantine.kept_off():
+                break
+        assert world.pilots.quarantine.kept_off() == {"ann": {"n2"}}
 
     run(scenario)
 

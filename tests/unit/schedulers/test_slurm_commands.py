@@ -346,6 +346,21 @@ def test_one_command_asks_why_pilots_failed_even_those_that_no_look_has_found(co
     assert asked == "show job 4711\nshow job 12\nshow job 13\nshow job 14\n"
 
 
+def test_slurm_says_which_pilots_it_has_preempted_and_no_name_or_comment_does(commands: Commands) -> None:
+    ends = {
+        "12": "JobName=y JobState=PREEMPTED PreemptTime=2026-01-01T00:00:00 Comment=x",
+        "13": "JobName=y JobState=RUNNING PreemptTime=2026-01-01T00:00:00",  # GraceTime
+        "14": "JobName=y JobState=CANCELLED PreemptTime=None",
+        "15": "JobName=y PreemptTime=1 JobState=CANCELLED PreemptTime=None",
+        "16": "JobName=y JobState=CANCELLED PreemptTime=None Comment=x PreemptTime=1",
+    }
+    shown = "\\n".join(f"JobId={job} {end}" for job, end in ends.items())
+    commands.set("scontrol", f"printf '{shown}\\n'")
+    pilots = [Pilot(tag=job, node="n1", job=job) for job in (*ends, "17", "")]
+    preempted = asyncio.run(commands.scheduler().preempted(pilots))
+    assert [pilot.job for pilot in preempted] == ["12", "13"]
+
+
 def test_a_claim_that_leads_nowhere_lapses_and_counts_again_later(commands: Commands) -> None:
     waiting = SQUEUE.read_text().splitlines()
     waiting[3] = waiting[3].replace("\x1f8\x1fn[1-8]", "\x1f2\x1f").replace("haswell", "skylake")
