@@ -42,6 +42,7 @@ CURVED: dict[str, Any] = {
     },
     "space": {"lr": {"float": [0.001, 0.5], "log": True}},
     "metric": "accuracy",
+    "direction": "maximize",
     "trials": 8,
     "budget": 40_000,
     "stopping": {"halving": {"least": 10_000, "eta": 2}},

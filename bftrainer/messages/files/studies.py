@@ -217,3 +217,9 @@ DAMAGED_STUDY = Diagnostic(
     "Submit it anew, or restore the daemon's database from a backup",
     "What the daemon has stored of it is damaged. Other studies go on.",
 )
+USUALLY_MAXIMIZED = Diagnostic(
+    936,
+    "{metric!r} without a direction would be minimised, so that its lowest value is the best",
+    "Say direction: maximize, or direction: minimize if you mean it",
+    "Of metrics such as accuracy more is better. A study minimises where it gives no direction.",
+)

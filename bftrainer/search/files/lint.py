@@ -5,6 +5,7 @@ A study that a daemon has accepted once is read without these checks.
 
 from __future__ import annotations
 
+import re
 from math import floor
 
 from bftrainer.messages.files.studies import (
@@ -13,22 +14,33 @@ from bftrainer.messages.files.studies import (
     POINTS_OF_A_GRID,
     STARTUP,
     STEP_TOO_LARGE,
+    USUALLY_MAXIMIZED,
 )
 from bftrainer.search.files.space import Kind, Parameter, Value
 from bftrainer.search.study import Sampler, StoppingKind, StudySpec
 from bftrainer.spec.located_yaml import QUOTED, Document
 from bftrainer.threads import check
 
+MAXIMIZED = frozenset(
+    {"acc", "accuracy", "auc", "auroc", "bleu", "dice", "f1", "iou", "precision", "psnr", "r2", "recall"}
+    | {"reward", "rouge", "ssim", "top1", "top5"}
+)
+"""Words in the names of metrics of which more is better."""
+MINIMIZED = frozenset({"err", "error", "loss"})
 MOST_NAMED = 12
 """So many values are written out in a message."""
 
 
 def check_meant(document: Document, spec: StudySpec) -> None:
-    """Check that each condition can hold, steps and points do something, and the median may stop a trial.
+    """Check that each condition can hold, steps and points do something, and the median may stop a trial; and
+    that a metric is not minimised by an oversight: the best trial would be the worst.
 
     Raises:
         SpecError: not so; it names the value, its bound and what to give.
     """
+    words = set(re.split("[^a-z0-9]+", spec.metric.lower()))
+    if ("direction",) not in document.lines and words & MAXIMIZED and not words & MINIMIZED:
+        raise document.error(("metric",), USUALLY_MAXIMIZED.say(metric=spec.metric))
     known = {own.name: own for own in spec.space}
     for own in spec.space:
         _check_step(document, own)

@@ -302,6 +302,7 @@ trainer:
   rescale: {up: {stall_s: 1, init_s: 4}, down: {stall_s: 1}}
 space: {lr: {float: [0.001, 0.5], log: true}}
 metric: accuracy
+direction: maximize
 trials: 16
 budget: 64000
 stopping: {halving: {least: 4000, eta: 4}}

@@ -32,6 +32,11 @@ def with_space() -> dict[str, Any]:
     return {"space": SPACE, "trainer": {"command": list(WORDS), "nodes": {"max": 4}}}
 
 
+def test_what_is_maximised_may_be_minimised_on_purpose() -> None:
+    assert not spec_of(metric="accuracy", direction="minimize").maximize
+    assert not spec_of(metric="accuracy_loss").maximize
+
+
 def test_a_whole_file_becomes_a_spec() -> None:
     spec = spec_of(
         direction="maximize",
@@ -105,6 +110,8 @@ def test_a_whole_file_becomes_a_spec() -> None:
             "stopping.median.startup: 8 others are never there with 8 trials. Give at most 7, or raise",
         ),
         ({"stopping": {"median": {}}, "trials": 1}, "Give stopping: none"),
+        ({"metric": "eval_accuracy"}, "'eval_accuracy' without a direction would be minimised"),
+        ({"metric": "val/F1"}, "Say direction: maximize, or direction: minimize if you mean it"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line_and_remedy(change: dict[str, Any], told: str) -> None:
