@@ -69,8 +69,10 @@ class Losses:
         pilots = list(unheard)
         self._asked.update(pilots)
         failed: Mapping[Pilot, str] = {}
+        preempted: Collection[Pilot] = ()
         try:
             failed = await self._scheduler.failures(pilots)
+            preempted = await self._scheduler.preempted(pilots)
         except SchedulerError as error:
             self._telemetry.trouble("scheduler", error)
         finally:
@@ -81,16 +83,20 @@ class Losses:
                 pilot.node: (reason, failed.get(pilot, reason))
                 for pilot, reason in unheard.items()
                 if records.pilots.get(pilot.node) == pilot and not records.nodes[pilot.node].reported
-            }  # neither released, nor late
+            },  # neither released, nor late
+            preempted,
         )
 
-    def _lose(self, lost: Mapping[str, tuple[str, str]]) -> None:
+    def _lose(self, lost: Mapping[str, tuple[str, str]], preempted: Collection[Pilot] = ()) -> None:
         """Give up nodes that are held; of each, the reason that is told to all, and the one for admins."""
         told: dict[str, list[str]] = defaultdict(list)
         logged: dict[str, list[Pilot]] = defaultdict(list)
         for node, (reason, why) in lost.items():
             told[reason].append(node)
-            logged[why].append(self._pilots.records.pilots[node])
+            logged[why].append(pilot := self._pilots.records.pilots[node])
+            if pilot in preempted:
+                self._taken([node])
+                continue
             if why != GONE:
                 self._pilots.fails(node, why)
                 continue

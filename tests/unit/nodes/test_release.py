@@ -10,6 +10,7 @@ import pytest
 
 from bftrainer.errors import KeptError
 from bftrainer.model.machine import Claim, Operation, Pilot
+from bftrainer.nodes.pool import LISTED_S
 from bftrainer.nodes.quarantine import OFTEN
 from tests.support.nodes_world import World, run
 
@@ -311,6 +312,24 @@ def test_pilots_that_main_jobs_have_end_soon_and_again_cost_their_user_nothing(m
             if world.pilots.quarantine.kept_off():
                 break
         assert world.pilots.quarantine.kept_off() == {"ann": {"n2"}}
+
+    run(scenario)
+
+
+def test_so_do_pilots_that_main_jobs_have_before_their_agents_come(make: Make) -> None:
+    """These jobs may be so short that no poll shows them."""
+
+    async def scenario() -> None:
+        world = make()
+        await world.turn()
+        await world.submit()
+        for _ in range(2 * OFTEN):
+            await world.turn()
+            assert world.held() == "n0 n1 n2"
+            world.machine.preempted = {"n0", "n1", "n2"}
+            world.machine.pilots = []
+            await world.turn(LISTED_S + 1)
+            await world.nodes.background.wait()
 
     run(scenario)
 
