@@ -53,8 +53,9 @@ log = logging.getLogger(__name__)
 
 PERIOD_S = 0.5
 """Changes are told after so long (s) at the earliest."""
-CORE_SHARE = 0.02
-"""To make the picture takes so much of a core at most, however large the machine is."""
+CORE_SHARE = 0.012
+"""To make the picture takes so much of a core at most, however large the machine is. To send it, and what a
+page asks for besides, comes on top: together it is to be less than 0.02."""
 READERS, READERS_OF_USER = 128, 16
 """So many streams at once: each has a connection, and up to 1 MB waits for it."""
 KEPT_S = 300.0
@@ -148,8 +149,9 @@ class LiveFeed:
             due = 0.0
             while self._readers or await self._comes():
                 self._joined.clear()
-                fresh = (began := time.monotonic()) >= due
+                fresh, own = (began := time.monotonic()) >= due, time.thread_time()
                 moment = self._moment() if fresh else None
+                own = time.thread_time() - own  # the event loop's part of it
                 status = await self._status()
                 new = moment is not None and self._picture.is_new
                 if moment is not None and new:
@@ -158,7 +160,7 @@ class LiveFeed:
                 told, took_s = await thread.run("", partial(self._made, moment, status, self._open()))
                 await self._tell(told)
                 if fresh:  # what is made once does not count
-                    due = began + max(PERIOD_S, 0.0 if new else took_s / CORE_SHARE)
+                    due = began + max(PERIOD_S, 0.0 if new else (own + took_s) / CORE_SHARE)
                 await self._pause(due)
         except Exception:
             log.exception("the feed of changes fails; its readers begin again")
