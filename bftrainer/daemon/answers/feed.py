@@ -53,9 +53,9 @@ log = logging.getLogger(__name__)
 
 PERIOD_S = 0.5
 """Changes are told after so long (s) at the earliest."""
-CORE_SHARE = 0.012
-"""To make the picture takes so much of a core at most, however large the machine is. To send it, and what a
-page asks for besides, comes on top: together it is to be less than 0.02."""
+CORE_SHARE = 0.008
+"""To make the picture takes so much of a core at most, however large the machine is. To send it, and
+the garbage of both, come on top: together it is to be less than 0.02."""
 READERS, READERS_OF_USER = 128, 16
 """So many streams at once: each has a connection, and up to 1 MB waits for it."""
 KEPT_S = 300.0
