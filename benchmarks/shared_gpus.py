@@ -1,12 +1,13 @@
 """How long decisions take where single GPUs are shared out, and how near the best their placements are.
 
-    python benchmarks/shared_gpus.py [--repeat 30]
+    python benchmarks/shared_gpus.py [--repeat 30] [--only goodput]
     python benchmarks/shared_gpus.py --milp 60 [--cases 5]
 
 Each row: a pool of nodes with 6 GPUs, trainers that hold most of it, and events one after the other: a node
 comes or goes, or some of its GPUs, or a trainer ends and another arrives. Prints a Markdown table of the
 milliseconds of whole decisions (question, counts, placement, actions; of CPU time, as one thread makes them
-and other programs may run beside it), and how far placements are below the bound that no placement exceeds.
+and other programs may run beside it, and last by the clock), and how far placements are below the bound that
+no placement exceeds.
 
 With `--milp` it compares them with what the MILP with nodes finds in so many seconds, and with its bound.
 """
@@ -20,6 +21,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from bftrainer.allocate import decide
 from bftrainer.engine.decide import candidates
@@ -28,11 +30,18 @@ from bftrainer.engine.question import problem_of
 from bftrainer.engine.state import State, Step
 from bftrainer.engine.step import step
 from bftrainer.engine.take import take
-from bftrainer.model.events import Event, NodesChanged, TrainerCancelled, TrainerSubmitted, WorkersReady
+from bftrainer.model.events import (
+    Event,
+    Measured,
+    NodesChanged,
+    TrainerCancelled,
+    TrainerSubmitted,
+    WorkersReady,
+)
 from bftrainer.model.gpus import gpus_of, on_whole_nodes
 from bftrainer.model.policy import EngineSettings, Share, ShareNodes
 from bftrainer.model.problem import Plan, Problem
-from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
+from bftrainer.model.trainer import AdaptingBatch, Cost, RescaleCosts, Scalability, TrainerSpec
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.support.placements_milp import Solved, solved  # the MILP with nodes is a test's oracle
@@ -40,6 +49,11 @@ from tests.support.placements_milp import Solved, solved  # the MILP with nodes 
 EACH = 6
 SIZES = ((10, 80), (100, 800), (1000, 4608))
 """Trainers, nodes."""
+PROGRAMS = 6
+"""Where goodput decides, trainers run so many."""
+BATCH = AdaptingBatch(
+    batch=128, at_once=256, initial=128, most=16_384, most_at_once=256, workers=1, noise=None
+)
 COMPARED = ((6, 6), (10, 12), (10, 20))
 """Those of which the MILP with nodes finds good placements within a minute."""
 
@@ -47,11 +61,12 @@ COMPARED = ((6, 6), (10, 12), (10, 20))
 @dataclass(frozen=True, slots=True)
 class Mix:
     """Share of curves with two branches, and of trainers on whole nodes; so many users that share no nodes
-    (1: they are alike)."""
+    (1: they are alike); whether batches adapt and goodput decides."""
 
     branches: float = 0.0
     whole: float = 0.0
     users: int = 1
+    goodput: bool = False
 
 
 MIXES = {
@@ -59,6 +74,7 @@ MIXES = {
     "half with curves of two branches": Mix(0.5),
     "the same, and a tenth on whole nodes": Mix(0.5, 0.1),
     "the same, of 5 users who share no nodes": Mix(0.5, 0.1, 5),
+    "GPUs of any nodes, by goodput": Mix(goodput=True),
 }
 
 
@@ -81,8 +97,18 @@ def spec(rng: random.Random, mix: Mix) -> TrainerSpec:
     if rng.random() < mix.whole:
         nodes = tuple((n, local[3][1] * n**0.9) for n in (1, 2, 4, 8, 16, 32))
         return on_whole_nodes(replace(found, n_max=32, curve=nodes), EACH)
+    if mix.goodput:
+        command = ("train", str(rng.randrange(PROGRAMS)))
+        return replace(found, curve=None, scalability=Scalability.AUTO, command=command)
     across = tuple((n, rate * slower) for n, rate in local)
     return replace(found, across=across) if rng.random() < mix.branches else found
+
+
+class Taken(NamedTuple):
+    """The seconds of a decision."""
+
+    cpu: float
+    clock: float
 
 
 class World:
@@ -95,7 +121,7 @@ class World:
             max_parallel=None,
             ageing_s=None,
             share_nodes=ShareNodes.NO,
-            objective="efficiency",
+            objective="goodput" if mix.goodput else "efficiency",
         )
         self.state, self.now, self.rng, self.mix = State(settings=self.settings), 0.0, rng, mix
         self.nodes = [f"n{i:04}" for i in range(nodes)]
@@ -106,17 +132,17 @@ class World:
             self.submit()
         self.take(NodesChanged(time=0.0, joined=frozenset(g for n in self.nodes for g in gpus_of(n, EACH))))
 
-    def submit(self) -> float:
+    def submit(self) -> Taken:
         """Another trainer comes; returns the seconds of the decision."""
         self.next += 1
         return self.take(TrainerSubmitted(time=0.0, trainer=self.next, spec=spec(self.rng, self.mix)))
 
-    def take(self, event: Event) -> float:
+    def take(self, event: Event) -> Taken:
         """One event; returns its seconds."""
         self.now += 1.0
-        begin = time.thread_time()
+        begin = time.thread_time(), time.perf_counter()
         done = step(self.state, replace(event, time=self.now), self.solve)
-        taken = time.thread_time() - begin
+        taken = Taken(time.thread_time() - begin[0], time.perf_counter() - begin[1])
         self.plan = done.plan or self.plan
         self.state = done.state
         self.ready(done)
@@ -135,8 +161,25 @@ class World:
                 event = WorkersReady(time=self.now, trainer=t.id, generation=generation, nodes=nodes)
                 self.state = step(self.state, event, self.solve).state
 
-    def event(self) -> float:
+    def tell(self) -> None:
+        """All runs tell a batch, its speed and their noise, before anything is decided. Programs differ in
+        what they exchange, and the trainers of one in speed."""
+        for t in list(self.state.active.values()):
+            if n := len(t.members):
+                batch = min(BATCH.most, max(BATCH.initial, n * self.rng.choice((32, 64, 128))))
+                exchange_s = 0.002 * (1 + int(t.spec.command[1])) * n**0.5
+                slower = random.Random(t.id).uniform(0.7, 1.4) * self.rng.uniform(0.95, 1.05)
+                rate = batch / (0.05 + 0.001 * batch / n + exchange_s) / slower
+                own = replace(BATCH, batch=batch, noise=10 ** self.rng.uniform(1, 5))
+                event = Measured(
+                    time=self.now, trainer=t.id, generation=t.published, point=(n, rate), batch=own
+                )
+                self.state = take(event, self.state).state
+
+    def event(self) -> Taken:
         """Something happens; returns the seconds of the decision."""
+        if self.mix.goodput:
+            self.tell()
         *before, last = self.events()
         for event in before:
             self.take(event)
@@ -180,36 +223,45 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--repeat", type=int, default=30)
     asked.add_argument("--milp", type=float, default=0.0, metavar="SECONDS", help="compare with it, too")
+    asked.add_argument("--only", help="rows whose description has these words")
     asked.add_argument("--cases", type=int, default=5, help="cases of each row of that comparison")
     args = asked.parse_args()
     if args.milp:
         compare(args.milp, args.cases)
     else:
-        measure(args.repeat)
+        measure(args.repeat, args.only or "")
 
 
-def measure(repeat: int) -> None:
+def measure(repeat: int, only: str) -> None:
     """How long decisions take, and how far below the bound of counts they are."""
     print(
         "| trainers | nodes x GPUs | trainers ask for | decision, median ms | p99 ms "
-        "| below the bound, mean | most |"
+        "| below the bound, mean | most | by the clock, median ms | p99 ms |"
     )
-    print("|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|")
     for trainers, nodes in SIZES:
         for name, mix in MIXES.items():
+            if only not in name:
+                continue
             world = World(trainers, nodes, mix, random.Random(f"{trainers} {name}"))
             world.event()
-            times, gaps = [], []
+            taken, gaps = [], []
             for _ in range(repeat):
-                times.append(world.event() * 1e3)
+                taken.append(world.event())
                 assert world.plan is not None
                 gaps.append(max(0.0, 1 - world.plan.objective / world.plan.bound))
-            p99 = sorted(times)[min(len(times) - 1, int(0.99 * len(times)))]
+            cpu, clock = (told([1e3 * one for one in times]) for times in zip(*taken, strict=True))
             print(
-                f"| {trainers:,} | {nodes:,} x {EACH} | {name} | {statistics.median(times):.0f} | {p99:.0f} "
-                f"| {statistics.mean(gaps):.2%} | {max(gaps):.2%} |",
+                f"| {trainers:,} | {nodes:,} x {EACH} | {name} | {cpu} "
+                f"| {statistics.mean(gaps):.2%} | {max(gaps):.2%} | {clock} |",
                 flush=True,
             )
+
+
+def told(times: list[float]) -> str:
+    """Their median and 99th percentile."""
+    p99 = sorted(times)[min(len(times) - 1, int(0.99 * len(times)))]
+    return f"{statistics.median(times):.0f} | {p99:.0f}"
 
 
 def compare(time_s: float, cases: int) -> None:

@@ -260,7 +260,7 @@ def _seats(state: State, t: Trainer) -> bool:
     """Whether the pool has nodes with enough GPUs for a trainer's workers."""
     if t.spec.workers < 2:
         return True
-    return len(state.pool) - len(state.gpus.too_few(t.spec, state.pool - t.nodes)) >= t.spec.n_min
+    return len(state.pool) - len(state.gpus.too_few(t.spec, state.pool) - t.nodes) >= t.spec.n_min
 
 
 def _eligible(state: State, now: float) -> list[Trainer]:

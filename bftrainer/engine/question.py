@@ -89,7 +89,7 @@ def _candidate(
     if settings.high_utility:
         n_max = _worthwhile(t, estimates[None].progress, settings, n_min, min(n_max, len(state.pool)))
     small: tuple[str, ...] = ()
-    if short := state.gpus.too_few(t.spec, state.pool - t.nodes):  # others have enough GPUs
+    if short := state.gpus.too_few(t.spec, state.pool) - t.nodes:  # others have enough GPUs
         fit = _by_class(groups or ((NodeGroup(size=0), state.pool),), short)
         n_max = max(n_min, t.spec.fitting(min(n_max, max(fit.values()))))
         small = tuple(name for name, count in fit.items() if count < t.spec.n_min)

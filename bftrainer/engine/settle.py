@@ -22,7 +22,8 @@ def settle(
     new = sorted(now.nodes - now.started.keys())
     now = replace(now, started={**now.started, **dict.fromkeys(new, generation)})
     members, warm = _publish(now)
-    released = (before.nodes - now.nodes) & (draft.state.pool | draft.vacated) - frozenset(restart)
+    gone = before.nodes - now.nodes - frozenset(restart)
+    released = gone & draft.state.pool | gone & draft.vacated
     leaving = tuple(n for n in before.members if n in released)
     stopping = {n for n in before.joining if n in released}
     enough = now.spec.allows(len(members))

@@ -155,7 +155,8 @@ def _(event: WorkersReady, state: State) -> Draft:
     draft = Draft(state=state)
     trainer = state.active.get(event.trainer)
     if trainer is not None:
-        fresh = frozenset(n for n in event.nodes if trainer.joining.get(n) == event.generation)
+        joining = trainer.joining
+        fresh = frozenset(n for n in event.nodes if joining.get(n) == event.generation)
         if fresh:
             draft.put(replace(trainer, warm=trainer.warm | fresh))
     return draft

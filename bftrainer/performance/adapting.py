@@ -1,24 +1,25 @@
 """Goodput of trainers whose batch adapts: from what their runs report and the times of their steps. Pure.
 
-Pollux's model (`goodput`) is fitted to the times of steps with all batches so far, of the trainer and of
-others of its program; of the trainer alone where others run another version of it. Where it is off, these
-times are followed (`goodput_times`). With the trainer's noise it says which batch the run would choose on
-each number of nodes, and what that is worth.
+Pollux's model (`goodput`) is fitted to the times of steps with all batches so far: once for all trainers of
+a program, or for one alone where others run another version of it. Where it is off, these times are followed
+(`goodput_times`), and a trainer's own before all. With the trainer's noise it says which batch the run would
+choose on each number of nodes, and what that is worth.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
 
 import numpy as np
 
 from bftrainer.model.trainer import AdaptingBatch, Observations, Points
+from bftrainer.performance.curve import Floats
 from bftrainer.performance.goodput import BatchLimits, GoodputError, GoodputModel, SystemModel
 from bftrainer.performance.goodput_fit import IterationTime, fit
-from bftrainer.performance.goodput_times import MeasuredSystem, measured
-from bftrainer.performance.observe import Kind
+from bftrainer.performance.goodput_times import MeasuredSystem, measured, own_pace
 
 MISFIT = math.log(2)
 """By such a factor times may be off from their model, by the root mean square of its logarithm. Beyond it
@@ -28,80 +29,78 @@ OWN_MISFIT = math.log(1.3)
 """By such a factor a trainer's own times may be off from the model of all of its program. Beyond it others
 run another version of it, say with another model, and their times say nothing of this one's."""
 
-NOTHING = Observations()
-Times = tuple[IterationTime, ...]
+Times = tuple[tuple[int, int, int, float], ...]
+"""Times of steps: nodes, workers, the batch of a worker, and the seconds of each of its passes."""
 
 
-def times_of(program: Observations, own: Observations, node_class: str | None) -> Times:
-    """The times of steps on a class of nodes: a trainer's own, and of others of its program those that it has
-    not measured. These are brought to its own speed, by the kinds of steps that both have."""
-    shared, mine = _medians(program, node_class), _medians(own, node_class)
-    off = [mine[kind] / shared[kind] for kind in mine.keys() & shared.keys()]
-    factor = median(off) if off else 1.0
-    times = {**{kind: factor * seconds for kind, seconds in shared.items()}, **mine}
-    return tuple(
-        IterationTime(n, workers, batch, seconds / passes)  # all passes are taken to last as long
-        for (_, n, workers, batch, passes), seconds in sorted(times.items(), key=lambda item: item[0][1:])
-    )
+@lru_cache(maxsize=4096)
+def times_of(seen: Observations, node_class: str | None) -> Times:
+    """The times of steps on a class of nodes that a trainer has measured, or all of a program together."""
+    known = sorted((*step[1:5], median(step[5].recent)) for step in seen.steps if step[0] == node_class)
+    # all passes are taken to last as long
+    return tuple((n, workers, batch, s / passes) for n, workers, batch, passes, s in known)
 
 
-def _medians(seen: Observations, node_class: str | None) -> dict[Kind, float]:
-    return {step[:5]: median(step[5].recent) for step in seen.steps if step[0] == node_class}
-
-
-@lru_cache(maxsize=1024)
-def system_of(times: Times) -> SystemModel | None:
-    """The model of these times; None: there are none, or no model fits them."""
+@lru_cache(maxsize=4096)
+def system_of(times: Times) -> MeasuredSystem | None:
+    """The model of these times, as it follows them; None: there are none, or no model fits them."""
     if not times:
         return None
-    found = fit(times)
-    return found if _off(times, found) <= MISFIT else None
+    steps = [IterationTime(*step) for step in times]
+    found = fit(steps)
+    near = math.sqrt(np.mean(_off(times, found) ** 2)) <= MISFIT
+    return measured(found, steps) if near else None
 
 
-@lru_cache(maxsize=1024)
-def _followed(times: Times) -> MeasuredSystem | None:
-    """The same, as it follows these times."""
-    system = system_of(times)
-    return None if system is None else measured(system, times)
+def _off(times: Times, system: SystemModel) -> Floats:
+    """The logarithms by which times are off from a model."""
+    *sizes, seconds = np.array(times).T
+    return np.asarray(np.log(seconds / system.iteration_time(*sizes)))
 
 
-def _off(times: Times, system: SystemModel) -> float:
-    """The root mean square of the logarithms by which times are off from a model."""
-    columns = np.array([(t.nodes, t.workers, t.batch, t.iteration_s) for t in times]).T
-    off = np.log(system.iteration_time(*columns[:3]) / columns[3])
-    return math.sqrt(float(np.mean(off**2)))
+@dataclass(frozen=True, slots=True)
+class VersionTimes:
+    """The times by which a trainer counts: all of its program, brought to the speed of its `own`, or its own
+    `alone`, as others of its program run another version of it."""
 
-
-def of_one_version(program: Observations, own: Observations, node_class: str | None) -> tuple[Times, bool]:
-    """The times by which a trainer counts, and whether these are its own alone, as others of its program run
-    another version of it."""
-    every, mine = (times_of(seen, own, node_class) for seen in (program, NOTHING))
-    alone = bool(mine) and mine != every and not _tell_of(every, mine)
-    return (mine if alone else every), alone
+    times: Times
+    own: Times = ()
+    alone: bool = False
 
 
 @lru_cache(maxsize=4096)
+def version_of(every: Times, own: Times) -> VersionTimes:
+    """The times by which a trainer counts, of all that its program and it itself have measured."""
+    if not own or not every or own == every:
+        return VersionTimes(every or own)
+    return VersionTimes(every, own) if _tell_of(every, own) else VersionTimes(own, alone=True)
+
+
 def _tell_of(every: Times, own: Times) -> bool:
-    """Whether the model of all times is near a trainer's own."""
+    """Whether the model of all times, at a trainer's own speed, is near its own times."""
     system = system_of(every)
-    return system is not None and _off(own, system) <= OWN_MISFIT
+    if system is None:
+        return False
+    off = _off(own, system.fitted)
+    return math.sqrt(np.mean((off - median(off.tolist())) ** 2)) <= OWN_MISFIT
 
 
 @lru_cache(maxsize=4096)
-def goodputs(batch: AdaptingBatch, times: Times, nodes: tuple[int, ...]) -> Points:
+def goodputs(batch: AdaptingBatch, version: VersionTimes, nodes: tuple[int, ...]) -> Points:
     """The goodput on each of `nodes` (ascending), with the batch that is best there; empty: not known.
 
     It is 0 where there are more workers than the largest batch has samples.
     """
-    system = _followed(times)
+    system = system_of(version.times)
     if system is None or batch.noise is None or not nodes:
         return ()
     limits = BatchLimits(initial=batch.initial, most=batch.most, local_most=batch.most_at_once)
-    seen = max(t.workers for t in times)
+    seen = max(workers for _, workers, *_ in (*version.times, *version.own))
+    own = own_pace(system, np.array(version.own)) if version.own else None
     try:
         model = GoodputModel(system, limits, batch.noise, seen)
         n = np.array(nodes)
-        found = model.best(n, n * batch.workers).goodput
+        found = model.best(n, n * batch.workers, own).goodput
     except GoodputError:
         return ()
     return tuple(zip(nodes, found.tolist(), strict=True)) if found[0] > 0 else ()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from statistics import median
 
 from bftrainer.model.events import Measured
@@ -114,9 +115,10 @@ def estimates_of(trainers: tuple[Trainer, ...], programs: SharedObservations) ->
     A trainer of which nothing is known is assumed to be as fast on one node as is typical of the others,
     so that it is neither starved nor preferred before it has run.
     """
-    given = all(t.spec.scalability is Scalability.GIVEN for t in trainers)
-    typical = 1.0 if given else typical_speed(trainers, programs)
-    return tuple(estimates(t, programs, typical) for t in trainers)
+    unknown = any(_unknown(t, programs) and not observe.sizes(t.observed) for t in trainers)
+    typical = typical_speed(trainers, programs) if unknown else 1.0
+    seen = {key: _Seen(programs.get(key, NOTHING)) for key in {t.spec.program for t in trainers}}
+    return tuple(_estimates(t, seen[t.spec.program], typical) for t in trainers)
 
 
 def competing(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tuple[Estimates, ...]:
@@ -132,9 +134,7 @@ def competing(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tu
     if not unmeasured or len(unmeasured) == len(trainers):
         return found
     peers = {t.spec.program for t in unmeasured}
-    unknown = any(
-        not t.spec.curve and not observe.sizes(programs.get(t.spec.program, NOTHING)) for t in unmeasured
-    )
+    unknown = any(_unknown(t, programs) for t in unmeasured)
     typical = typical_speed(trainers, programs)
     return tuple(
         _no_slower(t, own, programs, typical, like=t.spec.program in peers, unknown=unknown)
@@ -142,6 +142,13 @@ def competing(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tu
         else own
         for t, own in zip(trainers, found, strict=True)
     )
+
+
+def _unknown(t: Trainer, programs: SharedObservations) -> bool:
+    """Whether neither a trainer's spec nor its program says how fast it is."""
+    if t.spec.curve or t.spec.scalability is Scalability.GIVEN:
+        return False
+    return not observe.sizes(programs.get(t.spec.program, NOTHING))
 
 
 def _no_slower(
@@ -152,7 +159,7 @@ def _no_slower(
     now = curve.rate(own[None].points, 1)
     floor = typical if unknown else 0.0
     if like:
-        before = estimates(replace(t, observed=NOTHING), programs, typical)
+        before = estimates(replace(t, observed=NOTHING, batch=None), programs, typical)
         floor = max(floor, curve.rate(before[None].points, 1))
     if not 0 < now < floor:
         return own
@@ -187,22 +194,34 @@ def estimates(t: Trainer, programs: SharedObservations, typical: float) -> Estim
 
     `typical` are the samples/s on one node that are assumed where nothing is known.
     """
+    return _estimates(t, _Seen(programs.get(t.spec.program, NOTHING)), typical)
+
+
+class _Seen:
+    """What was observed of a program, as estimates of all its trainers need it."""
+
+    def __init__(self, seen: Observations) -> None:
+        self.levels = cache(lambda name: fit.levels(observe.sizes(seen, name)))
+        self.times = cache(lambda name: adapting.times_of(seen, name))
+
+
+def _estimates(t: Trainer, shared: _Seen, typical: float) -> Estimates:
     spec = t.spec
     if spec.scalability is Scalability.GIVEN:
         return {name: Estimate(points, spec.n_max) for name, points in given_curves(spec).items()}
-    shared = programs.get(spec.program, NOTHING)
+    own = _Seen(t.observed)
 
     def on(name: str | None, points: Points) -> Estimate:
         if name is not None and not points:
             return Estimate((), 0)  # it cannot use this class
-        for seen in (shared, t.observed):
-            here = fit.levels(observe.sizes(seen, name))
+        for seen in (shared, own):
+            here = seen.levels(name)
             estimate = fit.estimated(here, points, spec.n_min, spec.n_max, typical, spec.sizes)
             points = estimate.points
         if t.batch is None:
             return estimate
-        times, _ = adapting.of_one_version(shared, t.observed, name)
-        return replace(estimate, goodput=adapting.goodputs(t.batch, times, tuple(n for n, _ in points)))
+        version = adapting.version_of(shared.times(name), own.times(name))
+        return replace(estimate, goodput=adapting.goodputs(t.batch, version, tuple(n for n, _ in points)))
 
     return {name: on(name, points) for name, points in given_curves(spec).items()}
 

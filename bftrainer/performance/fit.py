@@ -107,7 +107,7 @@ def _level(windows: Observed) -> tuple[float, float]:
     return median(windows.recent), error(windows)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def fit(seen: Levels, prior: Points, n_max: int) -> Fit:
     """The model of what was `seen`, which must not be empty, against `prior` (a line, if that is empty).
 
@@ -115,7 +115,7 @@ def fit(seen: Levels, prior: Points, n_max: int) -> Fit:
     """
     nodes, rates, errors = np.array(seen).T
     slowdown = prior_rates(prior, nodes) / rates
-    unit = float(np.median(slowdown))
+    unit = median(slowdown.tolist())
     v, x = np.clip(slowdown / unit, 1e-3, 1e3), nodes - 1
     sigma = v * np.hypot(errors, MODEL_ERROR)
     tau = BEND / max(1, prior[-1][0] - 1) if prior else SLOPE

@@ -94,6 +94,13 @@ class IterationTimes(Protocol):
         """T_iter, in s."""
 
 
+class OwnSlowness(Protocol):
+    """What says how much longer a trainer's iterations take than its program's."""
+
+    def slower(self, nodes: Numbers, workers: Numbers, batch: Numbers) -> Floats:
+        """The program's T_iter times this is the trainer's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
     """Batches that a trainer may use, in samples.
@@ -211,8 +218,9 @@ class GoodputModel:
         total = np.asarray(workers) * np.asarray(batch) * (np.asarray(accumulation) + 1)
         return np.asarray(speed * efficiency(self.phi, self.limits.initial, total))
 
-    def best(self, nodes: Numbers, workers: Numbers) -> BatchChoice:
-        """The batches of highest goodput on so many workers of so many nodes, of those of `batches`.
+    def best(self, nodes: Numbers, workers: Numbers, own: OwnSlowness | None = None) -> BatchChoice:
+        """The batches of highest goodput on so many workers of so many nodes, of those of `batches`, at the
+        `own` pace of a trainer, if it is not that of the system.
 
         Raises:
             GoodputError: no worker, no node, or more nodes than workers.
@@ -223,6 +231,8 @@ class GoodputModel:
         sizes = (tuple(nodes.ravel().tolist()), tuple(workers.ravel().tolist()), workers.shape)
         noiseless = replace(self, phi=None if self.phi is None else 0.0)
         batch, accumulation, total, speed = _options(noiseless, *sizes)
+        if own is not None:
+            speed = speed / own.slower(nodes, np.minimum(workers, self.seen), batch)
         found = speed if self.phi is None else speed * efficiency(self.phi, self.limits.initial, total)
         best = np.argmax(found, axis=0)[np.newaxis]
         return BatchChoice(*(np.take_along_axis(x, best, 0)[0] for x in (found, batch, accumulation)))

@@ -7,8 +7,10 @@ exponential covariance). A measured size counts as measured, and far from all of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 import numpy.typing as npt
@@ -22,18 +24,20 @@ REACH = (1.0, 1.0, 2.0)
 NOISE = 1e-3
 """The variance of measured times, relative to that of what the model is off by: they are nearly exact."""
 Numbers = npt.ArrayLike
+Places = tuple[Floats, ...]
+"""Sizes in the dimensions nodes, workers and batch of a worker, see `_places`."""
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredSystem:
     """The times of a fitted model with what measurements say of it.
 
-    `at`: the measured nodes, workers and batches of a worker, see `_places`, shape (3, measured).
+    `at`: the measured sizes, of shape (measured,) in each dimension.
     `weights`: what each counts in the logarithms of T_iter and T_grad, shape (measured, 2).
     """
 
     fitted: SystemModel
-    at: Floats
+    at: Places
     weights: Floats
 
     def iteration_time(
@@ -54,17 +58,48 @@ def measured(fitted: SystemModel, observed: Sequence[IterationTime]) -> Measured
     iteration_s, gradient_s = fitted.iteration_time(nodes, workers, batch), fitted.gradient_time(batch)
     told = np.array([(seen.iteration_s, seen.gradient_s or np.nan) for seen in observed])
     off = np.nan_to_num(np.log(told / np.stack([iteration_s, gradient_s], axis=1)))
-    covariance = _alike(at, at) + NOISE * np.eye(len(observed))
-    return MeasuredSystem(fitted, at, np.linalg.solve(covariance, off))
+    return MeasuredSystem(fitted, at, np.linalg.solve(_covariance(at), off))
 
 
-def _places(nodes: Numbers, workers: Numbers, batch: Numbers) -> Floats:
-    """Sizes as points whose distances say how alike they are, shape (3, *sizes)."""
-    sizes = np.broadcast_arrays(nodes, workers, batch)
-    return np.stack([np.log2(size) / reach for size, reach in zip(sizes, REACH, strict=True)])
+@dataclass(frozen=True, eq=False)
+class OwnPace:
+    """How much longer than those of its program a trainer's iterations take: `factor`, and what its own
+    measurements say beside, `at` and `weights` as in `MeasuredSystem`, the weights of shape (measured,)."""
+
+    factor: float
+    at: Places
+    weights: Floats
+
+    def slower(self, nodes: Numbers, workers: Numbers, batch: Numbers) -> Floats:
+        """The program's T_iter times this is the trainer's."""
+        alike = _alike(_places(nodes, workers, batch), self.at)
+        return np.asarray(self.factor * np.exp(alike @ self.weights))
 
 
-def _alike(places: Floats, others: Floats) -> Floats:
-    """From 0, far apart, to 1, shape (*places, others)."""
-    pairs = zip(places, others, strict=True)
-    return np.asarray(np.exp(-sum(np.abs(one[..., np.newaxis] - other) for one, other in pairs)))
+def own_pace(program: MeasuredSystem, own: Floats) -> OwnPace:
+    """The pace of a trainer relative to its program's, from nodes, workers, batch of a worker and T_iter (s)
+    of each of its own measurements, shape (measured, 4)."""
+    *sizes, seconds = own.T
+    off = np.log(seconds / program.iteration_time(*sizes))
+    common = median(off.tolist())
+    at = _places(*sizes)
+    return OwnPace(math.exp(common), at, np.linalg.solve(_covariance(at), off - common))
+
+
+def _covariance(at: Places) -> Floats:
+    return _alike(at, at) + NOISE * np.eye(at[0].size)
+
+
+def _places(nodes: Numbers, workers: Numbers, batch: Numbers) -> Places:
+    """Sizes as points x whose distances say how alike they are, as e^x in each dimension."""
+    sizes = zip((nodes, workers, batch), REACH, strict=True)
+    return tuple(np.asarray(size, float) ** (1 / (reach * math.log(2))) for size, reach in sizes)
+
+
+def _alike(places: Places, others: Places) -> Floats:
+    """From 0, far apart, to 1, shape (*places, others): e^-|x - y| of each dimension, without a logarithm or
+    an exponential of each pair."""
+    found: Floats = np.ones(1)
+    for one, other in zip(places, others, strict=True):
+        found = found * np.minimum(np.multiply.outer(one, 1 / other), np.multiply.outer(1 / one, other))
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 
 from bftrainer.daemon.answers.views.trainers import scalability_view
 from bftrainer.model.events import Measured
-from bftrainer.model.trainer import AdaptingBatch, Observations, Trainer, TrainerSpec, batch_of
+from bftrainer.model.trainer import AdaptingBatch, Observations, Points, Trainer, TrainerSpec, batch_of
 from bftrainer.performance import adapting, estimate, observe
 from bftrainer.performance.goodput import SystemModel, efficiency
+from bftrainer.performance.goodput_fit import IterationTime, fit
 
 SYSTEM = SystemModel(alpha_grad=0.02, beta_grad=0.0005, alpha_node=0.01, beta_node=0.001, gamma=1.5)
 BATCH = AdaptingBatch(batch=64, at_once=64, initial=64, most=2048, most_at_once=256, workers=1, noise=500.0)
@@ -49,6 +51,15 @@ def seen(
     return before
 
 
+def times(seen: Observations) -> adapting.Times:
+    return adapting.times_of(seen, None)
+
+
+def goodputs(batch: AdaptingBatch, seen: Observations, nodes: tuple[int, ...]) -> Points:
+    """Of a trainer whose program is its own."""
+    return adapting.goodputs(batch, adapting.VersionTimes(times(seen)), nodes)
+
+
 def test_what_a_run_reports_of_its_batch_is_taken_over() -> None:
     assert batch_of(FIGURES) == BATCH
     assert batch_of({"loss": 1.0}) is None
@@ -58,7 +69,7 @@ def test_what_a_run_reports_of_its_batch_is_taken_over() -> None:
 def test_what_is_no_noise_counts_as_unknown(noise: float) -> None:
     found = batch_of({**FIGURES, "goodput.noise": noise})
     assert found == replace(BATCH, noise=None)
-    assert adapting.goodputs(found, adapting.times_of(seen(), seen(), None), (1, 2)) == ()
+    assert goodputs(found, seen(), (1, 2)) == ()
 
 
 @pytest.mark.parametrize(
@@ -82,14 +93,14 @@ def test_whatever_is_reported_has_a_goodput_or_none(wrong: dict[str, float]) -> 
     if found is None:
         return
     own = observe.with_step(Observations(), None, 2, found, 100.0)
-    points = adapting.goodputs(found, adapting.times_of(own, own, None), (1, 2, 5))
+    points = goodputs(found, own, (1, 2, 5))
     assert all(0 <= rate < math.inf for _, rate in points)
     assert not points or points[0][1] > 0
 
 
 def test_goodput_is_that_of_the_best_batch_on_each_number_of_nodes() -> None:
     nodes = (1, 2, 3, 4, 8)
-    found = adapting.goodputs(BATCH, adapting.times_of(seen(), seen(), None), nodes)
+    found = goodputs(BATCH, seen(), nodes)
     for n, rate in found:
         shown = min(n, 4)  # more were not seen: they are believed to slow nothing down
         best = max(
@@ -108,32 +119,64 @@ def test_goodput_follows_times_that_no_seven_parameters_have() -> None:
     own = NOTHING
     for n, slower in ((1, 1.0), (2, 1.6), (4, 1.0)):
         own = seen(slower, (n,), own)
-    found, plain = (
-        dict(adapting.goodputs(BATCH, adapting.times_of(times, times, None), (1, 2, 4)))
-        for times in (own, seen())
-    )
+    found, plain = (dict(goodputs(BATCH, known, (1, 2, 4))) for known in (own, seen()))
     assert [found[n] / plain[n] for n in (1, 2, 4)] == pytest.approx([1, 1 / 1.6, 1], rel=0.05)
 
 
 def test_more_noise_is_worth_more_nodes() -> None:
-    times = adapting.times_of(seen(), seen(), None)
-    low, high = (dict(adapting.goodputs(replace(BATCH, noise=n), times, (1, 8))) for n in (10.0, 1e5))
+    low, high = (dict(goodputs(replace(BATCH, noise=n), seen(), (1, 8))) for n in (10.0, 1e5))
     assert high[8] / high[1] > 2 * low[8] / low[1]
 
 
 def test_times_of_others_of_the_program_are_brought_to_the_trainers_own_speed() -> None:
-    own = seen(slower=2.0, sizes=(1,))
-    found = adapting.times_of(seen(), own, None)
-    assert found == adapting.times_of(seen(slower=2.0), seen(slower=2.0), None)
-    assert adapting.times_of(seen(), Observations(), None) == adapting.times_of(seen(), seen(), None)
+    """As if it had measured them all itself: its own follow exactly, and also beyond what others have."""
+    nodes = (1, 2, 4, 8)
+    alike = dict(goodputs(BATCH, seen(slower=2.0), nodes))
+    for every in (seen(), seen(sizes=(2, 4))):
+        version = adapting.version_of(times(every), times(seen(slower=2.0, sizes=(1,))))
+        assert not version.alone
+        assert dict(adapting.goodputs(BATCH, version, nodes)) == pytest.approx(alike, rel=0.02)
+    assert adapting.version_of(times(seen()), ()) == adapting.VersionTimes(times(seen()))
+
+
+def test_one_model_is_fitted_for_all_trainers_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = []
+
+    def counted(steps: Sequence[IterationTime]) -> SystemModel:
+        fits.append(steps)
+        return fit(steps)
+
+    monkeypatch.setattr(adapting, "fit", counted)
+    spec = TrainerSpec(name="t", command=("python", "one.py"), n_min=1, n_max=4)
+    programs = {spec.program: seen(slower=1.017)}  # no other test has fitted these
+    trainers = tuple(
+        Trainer(id=i, spec=spec, submitted_at=0.0, observed=seen(slower, (1, 2)), batch=BATCH)
+        for i, slower in enumerate((0.9, 1.0, 1.1))
+    )
+    found = [own[None].goodput for own in estimate.estimates_of(trainers, programs)]
+    assert len(fits) == 1
+    assert [found[0][0][1] / points[0][1] for points in found] == pytest.approx(
+        [1, 1 / 0.9, 1.1 / 0.9], rel=0.05
+    )
+
+
+def test_where_a_trainer_is_off_its_program_its_own_times_are_followed() -> None:
+    own = seen(slower=1.25, sizes=(2,), before=seen(sizes=(1, 4)))
+    version = adapting.version_of(times(seen()), times(own))
+    assert version == adapting.VersionTimes(times(seen()), times(own))
+    plain, found = (
+        dict(adapting.goodputs(BATCH, these, (1, 2, 4)))
+        for these in (adapting.VersionTimes(times(seen())), version)
+    )
+    assert [found[n] / plain[n] for n in (1, 2, 4)] == pytest.approx([1, 1 / 1.25, 1], rel=0.05)
 
 
 def test_times_that_no_model_fits_tell_nothing() -> None:
     """As where a program changes its model while it trains."""
     mixed = seen(slower=50.0, sizes=(1,), before=seen(sizes=(2, 4)))
     odd = Observations(steps=tuple(s for i, s in enumerate((*mixed.steps, *seen(sizes=(1,)).steps)) if i % 2))
-    assert adapting.goodputs(BATCH, adapting.times_of(odd, odd, None), (1, 2)) == ()
-    assert adapting.goodputs(BATCH, (), (1, 2)) == ()
+    assert goodputs(BATCH, odd, (1, 2)) == ()
+    assert goodputs(BATCH, NOTHING, (1, 2)) == ()
 
 
 OTHER = SystemModel(alpha_grad=0.02, beta_grad=0.0005, alpha_node=0.3, beta_node=0.03, gamma=1.5)
@@ -153,30 +196,24 @@ def test_a_version_of_a_program_with_another_model_counts_by_its_own_steps(
             batch = replace(BATCH, batch=total, at_once=256)
             rate = rate_of(n, batch, slower, system)
             own, shared = (observe.with_step(before, None, n, batch, rate) for before in (own, shared))
-    times, alone = adapting.of_one_version(shared, own, None)
-    assert alone
+    version = adapting.version_of(times(shared), times(own))
     spec = TrainerSpec(name="t", command=("python", "a.py"), n_min=1, n_max=4)
     trainer = Trainer(id=1, spec=spec, submitted_at=0.0, observed=own, batch=BATCH)
     view = scalability_view(trainer, [], {spec.program: shared})
     assert view["counts"] == "goodput, by its own steps: others of its program take other times"
     assert view["goodput"]
-    assert times == adapting.times_of(own, own, None)
+    assert version == adapting.VersionTimes(times(own), alone=True)
     known = seen(slower, before=NOTHING, system=system)
     ratio, expected = (
-        found[2] / found[1]
-        for found in (
-            dict(adapting.goodputs(BATCH, these, (1, 2)))
-            for these in (times, adapting.times_of(known, known, None))
-        )
+        found[2] / found[1] for found in (dict(goodputs(BATCH, these, (1, 2))) for these in (own, known))
     )
     assert ratio == pytest.approx(expected, rel=0.1)
 
 
 def test_one_version_of_a_program_counts_by_the_steps_of_all() -> None:
     own = seen(slower=1.2, sizes=(1,))
-    assert adapting.of_one_version(seen(before=own), own, None)[1] is False
-    assert adapting.of_one_version(seen(), NOTHING, None) == (adapting.times_of(seen(), NOTHING, None), False)
-    assert adapting.of_one_version(own, own, None)[1] is False
+    for every in (seen(before=own), own):
+        assert not adapting.version_of(times(every), times(own)).alone
     spec = TrainerSpec(name="t", command=("python", "a.py"), n_min=1, n_max=4)
     trainer = Trainer(id=1, spec=spec, submitted_at=0.0, observed=own, batch=BATCH)
     assert scalability_view(trainer, [], {spec.program: seen(before=own)})["counts"] == "goodput"

@@ -17,6 +17,7 @@ from bftrainer.model.reports import Progress, TrainerSummary, whole
 from bftrainer.model.trainer import Observed, Points, Scalability, Trainer
 from bftrainer.performance import adapting, explain, observe
 from bftrainer.performance.estimate import (
+    NOTHING,
     SharedObservations,
     costs_of,
     estimates_of,
@@ -248,9 +249,10 @@ def scalability_view(
 def _counts(trainer: Trainer, goodput: Points, programs: SharedObservations) -> str:
     """By what a trainer counts where nodes go by goodput, in words."""
     if goodput:
-        shared = programs.get(trainer.spec.program, adapting.NOTHING)
-        _, alone = adapting.of_one_version(shared, trainer.observed, None)
-        return "goodput, by its own steps: others of its program take other times" if alone else "goodput"
+        shared = programs.get(trainer.spec.program, NOTHING)
+        version = adapting.version_of(*(adapting.times_of(seen, None) for seen in (shared, trainer.observed)))
+        own = ", by its own steps: others of its program take other times"
+        return f"goodput{own if version.alone else ''}"
     if trainer.spec.scalability is Scalability.GIVEN:
         return "throughput: its curve is given"
     batch = trainer.batch
