@@ -193,7 +193,8 @@ def _of_weights(run: RunRecord, found: Deviation, launcher: str) -> Cause:
     times, ranks, step = found.facts.get("factor"), found.facts.get("ranks", 1), found.step or 0
     if times is not None and ranks > 1 and abs(times * ranks - 1.0) < 0.1:
         return _cause(run, found, LOSS_IS_SUM.parts(times=times))
-    if times is not None:
+    anew = _counters(found) if step > FIRST_STEPS else ""
+    if times is not None and not anew:  # what depends on a count may look like a factor for a step
         return _cause(run, found, FACTOR.parts(times=times))
     if ranks > 1 and step <= FIRST_STEPS:
         return _cause(run, found, WHOLE_BATCH_LOSS.parts())

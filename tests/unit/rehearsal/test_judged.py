@@ -70,6 +70,16 @@ def test_gradients_that_are_added_up_are_told_by_their_factor() -> None:
     assert "2 times" in causes(judged(run("several", nodes=2, gradient=lambda step, w: (w - 1.0) * 2)))
 
 
+def test_a_count_that_begins_anew_explains_a_gradient_that_is_off_by_a_factor_for_a_step() -> None:
+    other = run(
+        "resumed",
+        gradient=lambda step, w: (w - 1.0) * (1.03 if step == 5 else 1.0),
+        variables=lambda step: {"seen": float(step - (4 if step > 4 else 0))},
+    )
+    found = causes(judged(other, variables=lambda step: {"seen": float(step)}))
+    assert "seen is 1, not 5" in found and "1.03" not in found
+
+
 def test_a_loss_that_compares_samples_gives_another_gradient_from_the_beginning() -> None:
     found = judged(run("several", nodes=2, gradient=lambda step, w: w - 1.0 + 0.1 * w[::-1]))
     assert "the same samples give another gradient" in causes(found)
