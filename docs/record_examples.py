@@ -167,7 +167,7 @@ class Recorder:
         text = text.replace(f"{ROOT}/", "/opt/bftrainer/").replace(str(BIN), "/opt/bftrainer/bin")
         text = re.sub(r"(?<=[#=])[-\w]{30,}", "...", text)
         text = text.replace(os.uname().nodename, "login1")
-        return re.sub(rf"\b{USER}\b", "ann ".strip().ljust(len(USER)) if len(USER) > 3 else "ann", text)
+        return re.sub(rf"\b{USER}\b", "ann".ljust(len(USER)), text)
 
 
 def on_files(told: Recorder) -> None:

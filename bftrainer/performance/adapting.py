@@ -48,14 +48,18 @@ def system_of(times: Times) -> MeasuredSystem | None:
         return None
     steps = [IterationTime(*step) for step in times]
     found = fit(steps)
-    near = math.sqrt(np.mean(_off(times, found) ** 2)) <= MISFIT
-    return measured(found, steps) if near else None
+    return measured(found, steps) if _rms(_off(times, found)) <= MISFIT else None
 
 
 def _off(times: Times, system: SystemModel) -> Floats:
     """The logarithms by which times are off from a model."""
     *sizes, seconds = np.array(times).T
     return np.asarray(np.log(seconds / system.iteration_time(*sizes)))
+
+
+def _rms(off: Floats) -> float:
+    """The root mean square."""
+    return math.sqrt(np.mean(off**2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ def _tell_of(every: Times, own: Times) -> bool:
     if system is None:
         return False
     off = _off(own, system.fitted)
-    return math.sqrt(np.mean((off - median(off.tolist())) ** 2)) <= OWN_MISFIT
+    return _rms(off - median(off.tolist())) <= OWN_MISFIT
 
 
 @lru_cache(maxsize=4096)

@@ -164,14 +164,14 @@ class Telemetry:
             if trouble is None:
                 _recovered(part)
             else:
-                note(log, "degraded", logging.ERROR, part=part, reason=TOLD_BY[part].ends(trouble.text))
+                _degraded(part, trouble)
 
     def happened(self, part: Part, reason: str, detail: str = "", *, seconds: float = PASSES_S) -> None:
         """Note what is wrong with a part for `seconds` after it has happened. It ends by itself; until then
         status and readiness tell how often it has happened. `detail` may name users: it is for admins."""
-        if self.troubles.happened(part, Trouble(reason, detail), seconds):
-            said = TOLD_BY[part].ends(Trouble(reason, detail).text)
-            note(log, "degraded", logging.ERROR, part=part, reason=said)
+        trouble = Trouble(reason, detail)
+        if self.troubles.happened(part, trouble, seconds):
+            _degraded(part, trouble)
 
     def bounded(self, bound: str, by: str = "", *, times: int = 1, **more: object) -> None:
         """A bound was hit, and what went beyond was refused or left out.
@@ -190,6 +190,10 @@ class Telemetry:
     def ordered(self, order: str, user: str, **more: object) -> None:
         """A user or admin has ordered something."""
         note(log, "ordered", order=order, user=user, **more)
+
+
+def _degraded(part: Part, trouble: Trouble) -> None:
+    note(log, "degraded", logging.ERROR, part=part, reason=TOLD_BY[part].ends(trouble.text))
 
 
 def _recovered(part: Part) -> None:

@@ -72,11 +72,10 @@ def _print_figures(
             f"{counted(plan.nodes, 'node')} from begin to end; all trials share them as in a daemon: whoever "
             "waits has the next node that becomes free"
         )
-    late_share = 1.0 - fresh.chance(answer.deadline_s)
     say(
         f"\ntime {clock(own.jct_s)} (std {own.jct_std_s:.0f} s), "
         f"cost {money(own.total, profile.billing.unit)} (std {own.total_std:.2f}); "
-        f"of {fresh.cost.shape[1]:,} fresh draws {late_share:.1%} are late"
+        f"of {fresh.cost.shape[1]:,} fresh draws {late(answer, plan):.1%} are late"
     )
 
 
@@ -128,7 +127,7 @@ def _figures(answer: DeadlineAnswer, plan: StagePlan | None, unit: str) -> tuple
     if plan is None:
         return "-", "-", "-"
     fresh = answer.fresh(plan)
-    return clock(fresh.jct_s), _cell(fresh.total, unit), f"{1.0 - fresh.chance(answer.deadline_s):.1%}"
+    return clock(fresh.jct_s), _cell(fresh.total, unit), f"{late(answer, plan):.1%}"
 
 
 SIGNS = ("$", "€", "£")
@@ -187,7 +186,7 @@ def as_json(
 
 def _summary(answer: DeadlineAnswer, plan: StagePlan) -> dict[str, float]:
     fresh = answer.fresh(plan)
-    return {"jct_s": fresh.jct_s, "cost": fresh.total, "late": 1.0 - fresh.chance(answer.deadline_s)}
+    return {"jct_s": fresh.jct_s, "cost": fresh.total, "late": late(answer, plan)}
 
 
 def _plan(plan: StagePlan, answer: DeadlineAnswer, own: PlanEstimate) -> dict[str, Any]:

@@ -157,7 +157,8 @@ class LiveFeed:
                 if moment is not None and new:
                     told = await thread.run("", partial(self._begun, moment, status, self._open()))
                     await self._tell(told, more=True)
-                told, took_s = await thread.run("", partial(self._made, moment, status, self._open()))
+                made = partial(self._made, moment, status, self._open(), begun=new)
+                told, took_s = await thread.run("", made)
                 await self._tell(told)
                 if fresh:  # what is made once does not count
                     due = began + max(PERIOD_S, 0.0 if new else (own + took_s) / CORE_SHARE)
@@ -253,14 +254,17 @@ class LiveFeed:
         moment: _Moment | None,
         status: dict[str, bytes],
         readers: Sequence[tuple[FeedReader, HasState]],
+        *,
+        begun: bool,
     ) -> tuple[dict[FeedReader, bytes], float]:
-        """Return what each reader is told now, and the processor time (s) that the picture took."""
+        """Return what each reader is told now, and the processor time (s) that the picture took. Of one that
+        has `begun`, the trainers alone are to be looked at: no reader has a picture before it."""
         began, picture = time.thread_time(), self._picture
         told: dict[FeedReader, bytes] = {}
         of = {given: [reader for reader, has in readers if has is given] for given in HasState}
         if moment is not None:
             trainers = picture.trainers.update(moment.keys, self._trainer_rows(moment))
-            changed = replace(self._looked(moment, status), trainers=trainers)
+            changed = None if begun else replace(self._looked(moment, status), trainers=trainers)
             took_s = time.thread_time() - began
             if changed and of[HasState.ALL]:
                 picture.seq += 1

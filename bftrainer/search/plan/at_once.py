@@ -7,6 +7,7 @@ it belongs to. So this may be on time where no plan with stages of its own for e
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -50,8 +51,12 @@ def answer(
 ) -> DeadlineAnswer:
     """Which of these plans is the cheapest on time, and which ends first. There must be one."""
 
+    @cache
+    def on_fresh_draws(nodes: int) -> PlanEstimate:
+        return at_once(simulator.anew(FRESH), brackets, [nodes])[0].estimate
+
     def fresh(plan: StagePlan) -> PlanEstimate:
-        return at_once(simulator.anew(FRESH), brackets, [plan.nodes])[0].estimate
+        return on_fresh_draws(plan.nodes)
 
     def on_time(plan: StagePlan) -> bool:
         if chance is None:
