@@ -14,6 +14,7 @@ from pathlib import Path
 
 import openapi_page
 import pytest
+import yaml
 
 from bftrainer.search.files.schema import StudyForm
 from bftrainer.spec.schema import Spec
@@ -53,6 +54,19 @@ def _anchors(page: Path) -> set[str]:
     text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text())
     headings = re.findall(r"(?m)^#+ (.+)$", text)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_blocks_of_code_are_whole(page: Path) -> None:
+    for language, block in re.findall(r"(?ms)^```(\w*)\n(.*?)^```$", page.read_text()):
+        joined = re.search(r"\S # .*", block)  # comments stand apart: here, lines were filled as prose is
+        assert not joined, f"{page.name}: {joined[0]}"
+        if language == "python":
+            compile(block, page.name, "exec")
+        elif language == "yaml":
+            yaml.safe_load(block)
+        elif language in ("sh", "bash"):
+            assert not subprocess.run(["bash", "-n"], input=block, text=True, capture_output=True).stderr
 
 
 def test_no_sentence_of_a_users_or_admins_page_has_more_than_30_words() -> None:
