@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -201,6 +202,8 @@ class Group:
         self._in_background(self.close)
 
     def _in_background(self, what: Callable[[], None]) -> None:
+        if sys.is_finalizing():  # no thread starts any more, and the system closes what is open
+            return
         threading.Thread(target=what, name="bftrainer-close", daemon=True).start()
 
     def _drop(self) -> None:

@@ -5,6 +5,8 @@ Gloo's operations do not always end when their connections are cut. Here they ar
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
@@ -61,3 +63,17 @@ def test_a_rank_that_waits_in_a_failed_group_learns_of_it(operation: Callable[[G
             operation(group)
 
     with_a_silent_peer(wait)
+
+
+def test_a_script_that_ends_inside_its_loop_ends() -> None:
+    """The interpreter closes the loop when no thread can start any more."""
+    script = """
+import torch
+from bftrainer import elastic
+model = torch.nn.Linear(1, 1)
+data = torch.utils.data.TensorDataset(torch.zeros(8, 1))
+run = elastic.Run(model, torch.optim.SGD(model.parameters(), 0.1), torch.utils.data.DataLoader(data), epochs=1)
+batches = iter(run)
+next(batches)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=240)
