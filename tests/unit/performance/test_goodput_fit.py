@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bftrainer.performance import goodput_fit
@@ -60,6 +60,18 @@ def seen(
         gamma=st.floats(1.0, 4.0),
     ),
     st.booleans(),
+)
+@example(  # a short step on the way once ended the search
+    SystemModel(
+        alpha_grad=0.01,
+        beta_grad=0.0001,
+        alpha_local=0.008949,
+        beta_local=0.008138723505416246,
+        alpha_node=0.4375,
+        beta_node=0.005147863476326077,
+        gamma=4.0,
+    ),
+    False,
 )
 def test_times_of_a_known_system_are_found_again(system: SystemModel, gradient: bool) -> None:
     found = fit(seen(system, SIZES, gradient=gradient))
