@@ -290,6 +290,15 @@ class Spec(Strict):
         return self
 
     @model_validator(mode="after")
+    def _batches_are_of_native_scripts(self) -> Spec:
+        if self.batch is not None and self.launcher != "native":
+            raise ValueError(
+                f"batch: scripts under launcher: {self.launcher} choose their batch themselves; with "
+                "elastic.Run (launcher: native) the run does. Leave batch out, and set it in the script"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _parts_are_of_native_scripts(self) -> Spec:
         if self.partial and self.launcher != "native":
             raise ValueError(

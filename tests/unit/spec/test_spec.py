@@ -702,6 +702,14 @@ def test_any_data_in_an_otherwise_good_spec(data: dict[str, object], flow: bool)
     survives(yaml.safe_dump({**yaml.safe_load(GOOD), **data}, default_flow_style=flow))
 
 
+@pytest.mark.parametrize("launcher", ["torchrun", "horovod"])
+@pytest.mark.parametrize("batch", ["{global: 24}", "{per_node: 8, lr: linear}", "{initial: 8, max: 64}"])
+def test_a_batch_that_no_launcher_would_follow_is_refused(launcher: str, batch: str) -> None:
+    assert read(GOOD + f"batch: {batch}\n").batch
+    (said,) = refused(GOOD + f"launcher: {launcher}\nbatch: {batch}\n")
+    assert f"scripts under launcher: {launcher} choose their batch themselves" in said
+
+
 def test_which_ranks_are_told_to_stop_is_for_torchrun_to_say() -> None:
     assert read(GOOD + "launcher: torchrun\nstop_signal: all\n").stop_signal == "all"
     assert read(GOOD).stop_signal == ""
