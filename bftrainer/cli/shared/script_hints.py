@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from bftrainer.elastic.programs.preload import imports_of
@@ -19,6 +20,7 @@ from bftrainer.spec.hints import split, starter
 
 _TRAINERS = {"transformers", "trl"}
 _LIGHTNING = {"lightning", "lightning.pytorch", "pytorch_lightning"}
+_OURS = re.compile(r"^\s*(from|import)\s+bftrainer\b", re.MULTILINE)
 READ = 65536
 """So many bytes of a shell script are read."""
 
@@ -54,7 +56,7 @@ def _begin(script: Path) -> str:
 
 def _names_us(script: Path) -> bool:
     """Whether a script imports something of bftrainer anywhere, such as under an `if`."""
-    return "bftrainer.elastic" in _begin(script)
+    return _OURS.search(_begin(script)) is not None
 
 
 def _starter_in_shell_script(spec: TrainerSpec) -> str:

@@ -48,6 +48,8 @@ def test_a_framework_without_the_callback_is_told_of(text: str, named: str, tmp_
         ("import torch\n", {"n_max": 1}, False),
         ("from bftrainer import elastic\n", {}, False),
         ("import torch\nif True:\n    import bftrainer.elastic\n", {}, False),
+        ("import torch\nif True:\n    from bftrainer import elastic\n", {}, False),
+        ("import torch  # not for bftrainer.elastic\n", {}, True),
         ("this is no Python", {}, False),
     ],
 )

@@ -72,7 +72,8 @@ import torch
 from bftrainer import elastic
 model = torch.nn.Linear(1, 1)
 data = torch.utils.data.TensorDataset(torch.zeros(8, 1))
-run = elastic.Run(model, torch.optim.SGD(model.parameters(), 0.1), torch.utils.data.DataLoader(data), epochs=1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+run = elastic.Run(model, optimizer, torch.utils.data.DataLoader(data), epochs=1)
 batches = iter(run)
 next(batches)
 """
