@@ -47,6 +47,7 @@ def _now(t: dict[str, Any], counted: str) -> dict[str, object]:
         counted: f"{_some(t['members'])}  (allocated: {_some(t['nodes'])}; allowed: {_allowed(t)})",
         "progress": f"step {whole(t['step'])}, epoch {whole(t['epoch'])}, {whole(t['samples'])} samples"
         + (f" of {whole(t['work'])}" if t["work"] else ""),
+        **_checkpoint(t, counted),
         **({} if t["ended_at"] else {"ends in": _ends(t.get("ends_in_s"), t["work"], counted)}),
         "samples/s": speed(t["rate"]) or "-",
         "metrics": figures(dict(list(t["metrics"].items())[:MOST_METRICS]))
@@ -72,12 +73,11 @@ def _sections(t: dict[str, Any], counted: str) -> list[Section]:
         for direction, parts in t["costs"].items()
         for what, cost in parts.items()
     ]
-    saved = f"  (the last: step {whole(t['saved'])})" if t.get("saved") is not None else ""
     files = {
         "command": " ".join(t["command"]),
         "workdir": t["workdir"],
         "logs": t["log_dir"],
-        "checkpoints": t["checkpoint_dir"] + saved,
+        "checkpoints": t["checkpoint_dir"],
     }
     sections: list[Section] = [
         ("its script was warned", ("",), [(text,) for text in t.get("warned", ())][-MOST_ROWS:]),
@@ -122,6 +122,21 @@ def _allowed(t: dict[str, Any]) -> str:
         return ", ".join(str(n) for n in t["sizes"])
     multiple = t.get("multiple_of", 1)
     return f"{t['n_min']}..{t['n_max']}" + (f" in multiples of {multiple}" if multiple > 1 else "")
+
+
+def _checkpoint(t: dict[str, Any], counted: str) -> dict[str, str]:
+    """Of which step the last checkpoint is, and what becomes of those after it; empty if nothing is known."""
+    saved, step = t.get("saved"), t["step"]
+    if saved is None or t["status"] == "completed":
+        return {}
+    after = f"step {whole(saved + 1)}" + (f" to {whole(step)}" if step > saved + 1 else "")
+    if t["members"]:
+        told = f"; if it loses all its {counted} at once, it goes on from there"
+    elif saved >= step:
+        told = ": no step is lost"
+    else:
+        told = f": {after} {'is lost' if t['ended_at'] else 'will be done again'}"
+    return {"checkpoint": f"the last is of step {whole(saved)}{told}"}
 
 
 def _ends(ends: dict[str, Any] | None, work: int | None, counted: str) -> str:

@@ -128,6 +128,7 @@ def _reported(before: TrainerSummary, last: Progress) -> TrainerSummary:
         metrics=last.metrics,
         of=last.of,
         warned=last.warned,
+        saved=last.saved,
     )
 
 

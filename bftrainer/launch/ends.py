@@ -89,7 +89,7 @@ class Ends(ABC, Generic[T]):
             launched.drop(node)
             if isinstance(last, said.Left):
                 self._reports.left(launched, last)
-            self._reports.kept(launched, end.kept)
+            self._reports.kept(launched, end.kept, warns=True)
             if launched.finisher == node and not launched.succeeded:
                 self._repeat(launched)
             self._vacated(launched)
@@ -102,7 +102,7 @@ class Ends(ABC, Generic[T]):
             self._reports.failed(launched, untold)
         else:
             reason, blame = launched.why_lost(view, end.code, end.reason)
-            reason = "; ".join(filter(None, (reason, launched.keep(end.kept))))
+            reason = "; ".join(filter(None, (reason, self._reports.kept(launched, end.kept, warns=False))))
             if launched.finisher not in ("", node) and end.code and -end.code not in FROM_OUTSIDE:
                 launched.ending = f"{WORK_DONE}; after that, the worker on {node} was lost: {reason}"
             self._gone(launched, node, reason, blame=blame and not end.unfit)

@@ -12,6 +12,7 @@ from bftrainer.messages.diagnostic import Diagnostic
 from bftrainer.messages.ends import NATIVE_APART, UNTOLD
 from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.reports import PauseKind, Progress
+from bftrainer.model.text import duration
 from bftrainer.model.trainer import AdaptingBatch, TrainerSpec
 from bftrainer.wire.phases import Phase
 
@@ -56,6 +57,8 @@ PEER_GONE = (
 RECENT_S = 60.0
 FREE_DEATHS = 2
 """So many workers may be lost on a node within `RECENT_S` before the next one starts later."""
+FAILED_LATELY_S = 600.0
+"""For so long its user is told that its program has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +137,7 @@ class LaunchedTrainer:
         default_factory=Counter
     )  # (generation, node) -> how many it told
     deaths: list[tuple[float, str]] = field(default_factory=list)  # when and where workers were lost of late
+    failed: tuple[float, str] | None = None  # when its program failed last, and why
     told_metrics: bool = False  # that there are too many names of figures
     _workers: dict[str, WorkerView] = field(default_factory=dict, init=False)
 
@@ -179,6 +183,18 @@ class LaunchedTrainer:
         self.deaths = [(at, node) for at, node in self.deaths if now - at < RECENT_S]
         died = sum(node == action.node for _, node in self.deaths)
         return max(action.attempt, died - FREE_DEATHS)
+
+    def died(self, now: float, node: str, failure: str) -> None:
+        """Note that a worker was lost; `failure`: how its program failed, empty if that is not to blame."""
+        self.deaths.append((now, node))
+        if failure:
+            self.failed = (now, failure)
+
+    def failed_lately(self, now: float) -> str:
+        """That its program has failed of late, and why: it may start, fail and start again for a while."""
+        if self.failed is None or self.succeeded or now - self.failed[0] >= FAILED_LATELY_S:
+            return ""
+        return f"its program failed {duration(now - self.failed[0])} ago: {self.failed[1]}"
 
     def lose(self, node: str) -> WorkerView:
         """Remove and return the worker on a node, which died; the next membership may be due to a loss."""

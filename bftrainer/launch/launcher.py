@@ -110,7 +110,10 @@ class AgentLauncher(Ends[T]):
     def note(self, trainer: int) -> str:
         """What a trainer's user should know of its start or its progress; empty if nothing."""
         launched = self.known.get(trainer)
-        return (launched.note or self._reports.standstill(launched)) if launched else ""
+        if launched is None:
+            return ""
+        now = launched.note or self._reports.standstill(launched)
+        return "; ".join(filter(None, (now, launched.failed_lately(self._clock()))))
 
     def close(self) -> None:
         """End what the launcher itself runs: the daemon stops."""

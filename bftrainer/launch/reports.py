@@ -46,7 +46,7 @@ class Reports:
         """A worker is gone without having been told to. `blame`: its program failed by itself."""
         log.info("trainer %d lost its worker on %s: %s", launched.id, node, reason)
         now = self._clock()
-        launched.deaths.append((now, node))
+        launched.died(now, node, reason if blame else "")
         self._emit(
             WorkerLost(
                 time=now,
@@ -227,18 +227,18 @@ class Reports:
             launched.committed, launched.samples = standing.step, standing.samples
             self._keep(launched, standing, 0, 0.0)
 
-    def kept(self, launched: LaunchedTrainer, kept: int | None) -> None:
-        """No member has the state any more, and the last checkpoint is of this step: warn if that is not the
-        last that was reported."""
-        lost = launched.keep(kept)
-        if lost and launched.reported is not None:
+    def kept(self, launched: LaunchedTrainer, kept: int | None, *, warns: bool) -> str:
+        """No member has the state any more, and the last checkpoint is of this step: keep that. Returns what
+        is lost with that, empty if nothing is; with `warns`, its user is warned of it, too."""
+        lost, last = launched.keep(kept), launched.reported
+        if last is None or (last.saved == launched.saved and not (lost and warns)):
+            return lost
+        if lost and warns:
             log.warning("trainer %d: %s", launched.id, lost)
-            last = launched.reported
-            last = replace(
-                last, time=self._clock(), size=0, rate=0.0, warned=(*last.warned, lost), saved=kept
-            )
-            launched.reported = last
-            self._journal.progressed(last)
+            last = replace(last, time=self._clock(), size=0, rate=0.0, warned=(*last.warned, lost))
+        launched.reported = replace(last, saved=launched.saved)
+        self._journal.progressed(launched.reported)
+        return lost
 
     def _figures(self, launched: LaunchedTrainer, new: Mapping[str, float]) -> Mapping[str, float]:
         """The trainer's figures with these; of further names than may be, those that came first."""

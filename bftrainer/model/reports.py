@@ -75,7 +75,8 @@ class Pause:
 class TrainerSummary:
     """What a list shows of a trainer in the store.
 
-    `work`: the samples that its spec asks for; None: no limit. `of` and `warned` are as in `Progress`.
+    `work`: the samples that its spec asks for; None: no limit. `of`, `warned` and `saved` are as in
+    `Progress`.
     """
 
     id: int
@@ -93,6 +94,7 @@ class TrainerSummary:
     work: int | None
     of: int | None = None
     warned: tuple[str, ...] = ()
+    saved: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,7 @@ class StoredTrainer:
     engine: Trainer
     of: int | None = None
     warned: tuple[str, ...] = ()
+    saved: int | None = None
 
     @property
     def summary(self) -> TrainerSummary:
@@ -133,6 +136,7 @@ class StoredTrainer:
             work=self.spec.samples,
             of=self.of,
             warned=self.warned,
+            saved=self.saved,
         )
 
 

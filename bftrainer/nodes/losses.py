@@ -15,7 +15,7 @@ from bftrainer.errors import SchedulerError
 from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.nodes import lifecycle
 from bftrainer.nodes.pilots import Pilots
-from bftrainer.nodes.pool import GONE, lost
+from bftrainer.nodes.pool import ASKED_BACK, GONE, lost
 from bftrainer.nodes.release import MAX_POLL_AGAIN_S, POLL_AGAIN_S, Release
 from bftrainer.nodes.state import NodesState
 from bftrainer.nodes.watch import Watch
@@ -122,7 +122,7 @@ class Losses:
             if not self._judging:
                 self._judging = True
                 self._background.start(self._judge())
-        self._state.lose([node], "its pilot was told to end", vacated=True)
+        self._state.lose([node], ASKED_BACK, vacated=True)
         self._taken([node])
         now = self._clock.now()
         self._pilots.records, _ = lifecycle.ended(self._pilots.records, [node], now, by_us=False)

@@ -34,6 +34,7 @@ MOST_CLEARING_S = 120.0
 LISTED_S = 5.0
 """A pilot that is not listed so long after its submission was answered does not exist."""
 GONE = "its pilot is gone"
+ASKED_BACK = "the scheduler asked for it back"
 
 
 def landed(records: Records, snapshot: Snapshot) -> Records:

@@ -107,7 +107,8 @@ def to_trainer(row: Any) -> StoredTrainer:
     names = ("status", "reason", "ended_at", "samples", "step", "epoch", "rate", "metrics", "of")
     try:
         own["spec"] = spec = SPEC.validate_python(row.spec)
-        brief = {name: getattr(row, name) for name in names} | {"warned": _texts(row.warned)}
+        brief = {name: getattr(row, name) for name in names}
+        brief |= {"warned": _texts(row.warned), "saved": _saved(row.warned)}
         found = STORED.validate_python({**own, **brief, "engine": {**row.engine, **own}})
     except ValidationError as error:
         first = error.errors()[0]
@@ -142,6 +143,7 @@ def to_summary(row: Any) -> TrainerSummary:
         work=count_of(work),
         of=count_of(of),
         warned=_texts(warned),
+        saved=_saved(warned),
     )
 
 
@@ -149,7 +151,8 @@ def of_progress(report: Progress) -> Columns:
     """What a report changes in the row of its trainer, whose id is the value of `TRAINER`."""
     names = ("step", "samples", "epoch", "rate", "metrics", "of")
     own = {name: getattr(report, name) for name in names}
-    return own | {"warned": {"last": list(report.warned)}, TRAINER: report.trainer}
+    warned = {"last": list(report.warned), "saved": report.saved}
+    return own | {"warned": warned, TRAINER: report.trainer}
 
 
 def of_report(report: Progress) -> Columns:
@@ -162,6 +165,11 @@ def _texts(column: Any) -> tuple[str, ...]:
     """The texts of the column `warned`; none where it holds something else."""
     found = (column or {}).get("last")
     return tuple(text for text in found if isinstance(text, str)) if isinstance(found, list) else ()
+
+
+def _saved(column: Any) -> int | None:
+    """The step of the last checkpoint, in the column `warned`: one more column would be a new version."""
+    return count_of((column or {}).get("saved"))
 
 
 def _plain(value: Any) -> Any:

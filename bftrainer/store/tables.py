@@ -36,7 +36,7 @@ trainers = Table(
     Column("metrics", JSON, nullable=False),
     Column("engine", JSON, nullable=False),  # generation, nodes, members, ...: see rows.py
     Column("of", Integer),  # the samples of the whole training, as the script says; NULL: it does not
-    Column("warned", JSON),  # the last warnings of the script; NULL: none
+    Column("warned", JSON),  # the last warnings of the script, and the step that is saved; NULL: neither
     sqlite_autoincrement=True,
 )
 Index(

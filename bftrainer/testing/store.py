@@ -51,6 +51,7 @@ PROGRESS = Progress(
     metrics={"loss": 0.5},
     of=960,
     warned=("a warning",),
+    saved=2,
 )
 PAUSE = Pause(
     time=3.0,
@@ -241,10 +242,10 @@ class StoreContract(StudyStoreContract):
         (found,) = store.trainers()
         assert (found.samples, found.rate, found.step, found.epoch) == (192, 96.0, 6, 2)
         assert (found.metrics, found.of, found.warned) == (PROGRESS.metrics, 960, PROGRESS.warned)
+        assert found.saved == found.summary.saved == store.unfinished_summaries()[0].saved == 2
         end(store, id_, 4.0)
-        assert (store.trainers()[0].samples, store.trainers()[0].rate) == (192, None), (
-            "nothing trains any more"
-        )
+        (over,) = store.trainers()
+        assert (over.samples, over.rate) == (192, None), "nothing trains any more"
         assert [row["step"] for row in store.rows("reports", 10, id_)] == [3, 6]
         assert store.rows("pauses", 10, id_)[0]["pause_s"] == 0.05
         assert store.rows("pauses", 10, id_ + 1) == []

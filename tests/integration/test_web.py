@@ -113,8 +113,12 @@ def test_each_view_shows_what_the_daemon_says(site: Site, page: Browser) -> None
     page.shows("which is proven", "good gets 3", plan["plan"]["allocator"], "are proven to be optimal")
     page.enter("search", "small")
     page.until(lambda: "small gets 1" in page.text() and "good gets 3" not in page.text(), "it is searched")
+    page.shows("Since ", "nodes joined", "1 failed")
+    named = page.script("return [...document.querySelectorAll('nav a')].map((a) => [a.hash, a.innerText])")
+    assert ["#/host", "main jobs"] in named
     page.view("trainer/1")
     page.shows("good (1)", "What is known of its speed", "samples/s", HOSTILE)
+    page.shows("3 train: r1n1", "more nodes", "it has as many as it may have (3)", "did 0 steps again")
     page.shows("last pause", "from 1 to 3 nodes", "1 of 1: 1.0 times the samples", "noise of the gradients")
     page.view(f"trainer/{site.trainer('wrong')['id']}")
     page.shows("failed: exit code 1", "about to divide")
@@ -153,14 +157,57 @@ def test_an_axis_has_few_marks_whatever_a_script_reports(
             data: {joined: [], left: ['a'], reason: 'poll'},
             plan: {allocation: {7: ['b', 'c']}, proven: true, objective: 1}},
             {allocation: {7: ['a', 'c']}}, (id) => `t${id}`))""",
-            "a left, taken by the main scheduler. Of 2 in the pool, t7 gets b in place of a; ",
+            "a left, taken back by the main scheduler. Of 2 in the pool, t7 gets b in place of a; ",
         ),
         # the longest of the members' pauses in each change
         (
             """trainer.js').then((m) => m.paid([{generation: 1, pause_s: 1, lost_steps: 2},
             {generation: 1, pause_s: 3, lost_steps: 2}, {generation: 2, pause_s: 2, lost_steps: 0}],
             'node'))""",
-            "2 changes of its nodes: it stood still for 5 s in all, and did 2 steps again.",
+            "2 of its nodes: it stood still for 5 s in all, and did 2 steps again",
+        ),
+        (
+            """trainer.js').then((m) => [[9, 'failed'], [4, 'failed'], [3, 'waiting'], [9, 'completed'],
+            [null, 'failed']].map(([saved, status]) => m.checkpoint({saved, status, step: 5,
+            members: [], ended_at: status === 'failed' ? 1 : null, unit: 'node'})).join('; '))""",
+            "the last is of step 9: no step is lost; the last is of step 4: step 5 is lost; "
+            "the last is of step 3: steps 4 to 5 will be done again; ; ",
+        ),
+        (
+            """trainer.js').then((m) => [['a'], ['a', 'b'], []].map((members) => m.more({members,
+            n_max: 2, scalability: {points: [[0, 0], [1, 10], [2, 18]], sizes: []}, unit: 'node',
+            ended_at: null})).join('; '))""",
+            "yes: 18 samples/s on 2, 1.8 times as on 1 (a forecast); it has as many as it may have (2)",
+        ),
+        (
+            """trainer.js').then((m) => [m.placed({members: ['b'], nodes: ['a', 'b', 'c']}),
+            m.placed({members: [], nodes: []})].join('; '))""",
+            "1 trains: b; 2 start: a c; none",
+        ),
+        (
+            """decisions.js').then((m) => m.lately([
+            {id: 1, time: 100, kind: 'NodesChanged', data: {joined: ['a', 'b'], left: [], reason: 'poll'},
+            plan: {allocation: {7: ['a']}}},
+            {id: 2, time: 5000, kind: 'NodesChanged', data: {joined: ['c'], left: ['a'], reason: 'poll'},
+            plan: {allocation: {7: ['b']}}},
+            {id: 3, time: 5001, kind: 'PlanDue', data: {}, plan: {allocation: {7: ['b']}}}],
+            [{submitted_at: 1, ended_at: 4000, status: 'failed'}, {submitted_at: 4900, ended_at: null}],
+            5100))""",
+            "In the last hour: nodes joined 1 time and left 1 time, 1 taken back by the main scheduler; "
+            "1 decision moved nodes. Trainers: 1 submitted, 1 failed.",
+        ),
+        # a search finds nodes that a sentence only counts
+        (
+            """decisions.js').then((m) => m.searched({kind: 'NodesChanged',
+            data: {joined: ['a', 'b', 'c', 'd', 'e9'], left: [], reason: 'poll'},
+            plan: {allocation: {7: ['f']}}}, {allocation: {7: ['g']}}, 'Some joined'))""",
+            "some joined a b c d e9 g f",
+        ),
+        # one trial alone has no range
+        (
+            """studies.js').then((m) => { const one = m.places([{params: {lr: 0.1}}], 'lr');
+            return [one.at(0.1), one.low, one.high].join(' '); })""",
+            "0.5 0.1 ",
         ),
         # a size that was never tried has what plans count with
         (
@@ -212,13 +259,16 @@ def test_it_can_be_read_on_a_phone_in_the_dark_and_by_keyboard(site: Site, page:
             over = page.script("return document.documentElement.scrollWidth - innerWidth")
             assert over <= 0, f"{view} is wider than {width} pixels by {over}"
     page.driver.set_window_size(380, 800)
-    page.view("queue")
-    page.shows(reason := site.trainer("huge")["reason"])
-    right = page.script(
-        f"return [...document.querySelectorAll('td')].find(d => d.innerText.includes({reason!r}))"
-        ".getBoundingClientRect().right"
-    )
-    assert right <= 380, "why it waits is in sight on a phone"
+    for view in ("queue", "trainers"):
+        page.view(view)
+        page.shows(reason := site.trainer("huge")["reason"])
+        box = page.script(
+            f"const d = [...document.querySelectorAll('td')].find(d => d.innerText.includes({reason!r}));"
+            "const b = d.getBoundingClientRect(); return [b.left, b.right, d.scrollWidth - d.clientWidth,"
+            " d.scrollHeight - d.clientHeight, d.closest('tr').getBoundingClientRect().height]"
+        )
+        assert box[0] >= 0 and box[1] <= 380 and max(box[2:4]) <= 0, "why it waits is in sight on a phone"
+    assert box[4] == 72, "a row's height is what the script counts with"
     page.driver.set_window_size(1280, 800)
     for theme in ("light", "dark"):
         if page.script("return document.documentElement.dataset.theme") != theme:

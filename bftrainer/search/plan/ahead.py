@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bftrainer.model.text import clock
+from bftrainer.model.text import duration
 from bftrainer.search.brackets import Bracket, brackets
 from bftrainer.search.plan import of_study
 from bftrainer.search.plan.model.experiment import MOST_STAGES, Experiment, Stage
@@ -203,7 +203,7 @@ def in_words(found: Ahead, until: float | None, unit: str = "node") -> str:
     if found.waits:
         text += f", no {unit}s now"
     if found.seconds is not None:
-        text += f", done in {clock(found.seconds)} " + (
+        text += f", done in {duration(found.seconds)} " + (
             f"once it has {enough}" if found.waits else f"with {enough} as now"
         )
     if until is None:
@@ -217,7 +217,7 @@ def _deadline(found: Ahead, until: float, unit: str) -> str:
     """What the deadline needs where some number of nodes meets it."""
     spare = None if found.seconds is None else until - found.seconds
     if spare is not None and spare >= 0:
-        return f": on time if it has them within {clock(spare)}" if found.waits else ": on time"
+        return f": on time if it has them within {duration(spare)}" if found.waits else ": on time"
     needed = f"{found.nodes} {unit if found.nodes == 1 else f'{unit}s'}"
     return f": on time only with {needed}" if found.waits else f": too late; on time with {needed}"
 

@@ -6,7 +6,9 @@ const EVENTS = 2000, NEWER = 100, ROWS = 100, PAUSES = 500;
 /** What is known of plans: it is asked for again with each event. */
 const MOVED = new WeakMap();
 /** Why nodes left, where the scheduler's own state says that they have. */
-const TAKEN = new Set(["poll", "log"]);
+const TAKEN = new Set(["poll", "log", "the scheduler asked for it back"]);
+/** What events are that are not named by what happens. */
+const KINDS = { Measured: "its speed was measured", PlanDue: "it was time to share anew" };
 
 const some = (names) => (names.length > 4 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", "));
 
@@ -28,10 +30,10 @@ export function happened({ kind, data }, name = (id) => `trainer ${id}`) {
   if (kind === "NodesChanged") {
     const parts = [];
     if (data.joined.length) parts.push(`${some(data.joined)} joined`);
-    if (data.left.length) parts.push(`${some(data.left)} left${TAKEN.has(data.reason) ? ", taken by the main scheduler" : ""}`);
+    if (data.left.length) parts.push(`${some(data.left)} left${TAKEN.has(data.reason) ? ", taken back by the main scheduler" : ""}`);
     return `${parts.join(", ")}${data.reason && !TAKEN.has(data.reason) ? ` (${data.reason})` : ""}`;
   }
-  const words = kind === "Measured" ? "its speed was measured" : kind.replace(/(?<!^)([A-Z])/g, (letter) => ` ${letter.toLowerCase()}`);
+  const words = KINDS[kind] ?? kind.replace(/(?<!^)([A-Z])/g, (letter) => ` ${letter.toLowerCase()}`);
   const more = ["node", "reason", "status"].filter((key) => data[key]).map((key) => data[key]).join(", ");
   const what = data.trainer === undefined ? words : `${name(data.trainer)}: ${words.replace(/^Trainer /, "").toLowerCase()}`;
   return what + (more ? ` (${more})` : "");
@@ -89,6 +91,33 @@ export function costs(events, pauses) {
   return found;
 }
 
+const AN_HOUR_S = 3600;
+
+/** What happened in the last hour, in a sentence: to nodes, and to the trainers that the reader may see. */
+export function lately(events, trainers, now) {
+  const late = events.filter((event) => event.time > now - AN_HOUR_S), begin = events[0]?.time > now - AN_HOUR_S ? `Since ${clock(events[0].time)}` : "In the last hour";
+  let joined = 0, left = 0, taken = 0;
+  for (const { kind, data } of late) {
+    if (kind !== "NodesChanged") continue;
+    joined += data.joined.length;
+    left += data.left.length;
+    taken += TAKEN.has(data.reason) ? data.left.length : 0;
+  }
+  const ends = {}, own = [...trainers], fresh = own.filter((t) => t.submitted_at > now - AN_HOUR_S).length;
+  for (const t of own) if (t.ended_at > now - AN_HOUR_S) ends[t.status] = (ends[t.status] ?? 0) + 1;
+  const ended = Object.entries(ends).map(([word, count]) => `, ${figure(count)} ${word}`).join("");
+  const many = (count, what) => `${figure(count)} ${what}${count === 1 ? "" : "s"}`, moves = paired(events).filter(([event, before]) => event.time > now - AN_HOUR_S && event.plan && moved(event.plan, before).length).length;
+  return `${begin}: nodes joined ${many(joined, "time")} and left ${many(left, "time")}, ${figure(taken)} taken back by the main scheduler; ${many(moves, "decision")} moved nodes. `
+    + `Trainers: ${figure(fresh)} submitted${ended || ", none ended"}.`;
+}
+
+/** All that a search looks at: the sentence, and each node, where the sentence names some of them. */
+export function searched(event, before, words) {
+  const { joined = [], left = [] } = event.kind === "NodesChanged" ? event.data : {};
+  const nodes = event.plan ? moved(event.plan, before).flatMap(([, , , gone, come]) => [...gone, ...come]) : [];
+  return [words, ...joined, ...left, ...nodes].join(" ").toLowerCase();
+}
+
 /** How long plans took, and how many are proven, in a sentence. */
 export function summary(events) {
   const plans = events.map((event) => event.plan).filter(Boolean), times = plans.map((plan) => plan.solve_s * 1e3).sort((a, b) => a - b);
@@ -109,9 +138,9 @@ export function paired(events) {
 }
 
 export function decisions({ place, feed, id, tell }) {
-  const list = h("div"), said = h("p"), search = h("input", { type: "search", placeholder: "trainer or node", "aria-label": "Search decisions" }), only = h("input", { type: "checkbox", id: "planned", checked: true });
-  place.append(h("h1", {}, "Decisions"), h("div", { class: "bar" }, only, h("label", { for: "planned" }, "only what moved nodes"),
-    search), said, list);
+  const list = h("div"), hour = h("p"), said = h("p", { class: "faint" }), search = h("input", { type: "search", placeholder: "trainer or node", "aria-label": "Search decisions" }), only = h("input", { type: "checkbox", id: "planned", checked: true });
+  place.append(h("h1", {}, "Decisions"), hour, h("div", { class: "bar" }, only, h("label", { for: "planned" }, "only what moved nodes"),
+    search), list, said);
   let known = -1, events = [], pauses = [], asking = false, closed = false;
   const name = (number) => feed.trainers.get(number)?.name ?? `trainer ${number}`;
 
@@ -123,7 +152,8 @@ export function decisions({ place, feed, id, tell }) {
       return;
     }
     const wanted = search.value.toLowerCase(), rows = pairs.filter(([event, before]) => !only.checked || (event.plan && moved(event.plan, before).length)).reverse()
-      .map(([event, before]) => [event, sentence(event, before, name)]).filter(([, words]) => words.toLowerCase().includes(wanted)).slice(0, ROWS);
+      .map(([event, before]) => [event, sentence(event, before, name), before]).filter(([event, words, before]) => searched(event, before, words).includes(wanted)).slice(0, ROWS);
+    hour.textContent = lately(events, feed.trainers.values(), feed.at || Date.now() / 1000);
     said.textContent = summary(events);
     const paid = costs(events, pauses), stood = (event) => [...paid.get(event.id) ?? []].map(([who, [pause]]) => `${name(who)} ${span(pause)}`).join(", ");
     list.replaceChildren(table(["time", "what moved and why", "stood still", "method"],

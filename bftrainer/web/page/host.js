@@ -24,7 +24,7 @@ export function usage(events, now, unit) {
 
 export function host({ place, feed }) {
   const health = h("p"), used = h("p"), kept = h("div"), waits = h("div");
-  place.append(h("h1", {}, "Host"), health, used, kept, waits);
+  place.append(h("h1", {}, "Main jobs, and whether the daemon is well"), health, used, kept, waits);
 
   get(`/v1/events?limit=${EVENTS}`).then((events) => { used.textContent = usage(events, feed.at || Date.now() / 1000, feed.status?.unit ?? "node"); },
     (error) => { used.textContent = `What was used is not known: ${error.message}`; });

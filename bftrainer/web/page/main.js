@@ -10,6 +10,8 @@ import { trainer } from "./trainer.js";
 import { queue, trainers } from "./trainers.js";
 
 const VIEWS = { nodes, trainers, queue, decisions, host, studies };
+/** How a view is called where its address is not what people look for. */
+const CALLED = { host: "main jobs" };
 const main = document.getElementById("main"), notice = document.getElementById("notice");
 let view = null, feed = null;
 
@@ -30,7 +32,7 @@ function open(about) {
   const place = h("div");
   main.replaceChildren(place);
   view = make({ place, feed, id: id && /^\d{1,18}$/.test(id) ? Number(id) : null, about, tell });
-  document.title = `${name || "nodes"} - bftrainer`;
+  document.title = `${CALLED[name] ?? (name || "nodes")} - bftrainer`;
   view.update({ all: true, trainers: [], nodes: [], studies: [] });
 }
 
@@ -100,7 +102,7 @@ async function start() {
     return;
   }
   Object.keys(VIEWS).forEach((name, i) => {
-    const item = link(name, name);
+    const item = link(name, CALLED[name] ?? name);
     item.title = `key ${i + 1}`;
     document.getElementById("views").append(item);
   });

@@ -10,6 +10,7 @@ const params = (found) => Object.entries(found ?? {}).map(([name, value]) => `${
 export function places(trials, name) {
   const values = trials.map((t) => t.params[name]).filter((value) => value !== undefined);
   if (values.every((value) => typeof value === "number")) {
+    if (values.every((value) => value === values[0])) return { at: () => 0.5, low: figure(values[0]), high: "" };
     const [low, high] = extent(values), log = low > 0 && high / low > 100;
     const on = log ? Math.log : (value) => value;
     return { at: (value) => (on(value) - on(low)) / (on(high) - on(low) || 1), low: figure(low), high: figure(high) };
@@ -31,7 +32,7 @@ export function history(trials, down) {
 function parallel(canvas, trials, names, metric, down) {
   const { pen, width, height } = context(canvas, 240);
   const valued = trials.filter((t) => t.value !== null).slice(-LINES), [low, high] = extent(valued.map((t) => t.value));
-  const axes = [...names.map((name) => [name, places(valued, name)]), [metric, { at: (v) => (v - low) / (high - low || 1), low: figure(low), high: figure(high) }]];
+  const axes = [...names.map((name) => [name, places(valued, name)]), [metric, places(valued.map((t) => ({ params: { [metric]: t.value } })), metric)]];
   const x = (i) => 50 + (i / (axes.length - 1 || 1)) * (width - 100), y = (part) => height - 34 - part * (height - 64);
   for (const t of valued) {
     const good = down ? 1 - (t.value - low) / (high - low || 1) : (t.value - low) / (high - low || 1);

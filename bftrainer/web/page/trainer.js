@@ -36,6 +36,35 @@ export function ending(own, at) {
   return `probably ${clock(at + ends.likely)}, in ${span(ends.likely)}${waits}${early}${late}`;
 }
 
+/** Of which step its last checkpoint is, and what becomes of those after it; empty if nothing is known. */
+export function checkpoint({ saved, step, status, members, ended_at: ended, unit }) {
+  if ((saved ?? null) === null || status === "completed") return "";
+  const after = saved + 1 < step ? `steps ${figure(saved + 1)} to ${figure(step)}` : `step ${figure(step)}`;
+  const what = members.length ? `; if it loses all its ${unit}s at once, it goes on from there`
+    : saved >= step ? ": no step is lost" : `: ${after} ${ended ? `${saved + 1 < step ? "are" : "is"} lost` : "will be done again"}`;
+  return `the last is of step ${figure(saved)}${what}`;
+}
+
+/** Whether more nodes would help: its speed on the most it may have, beside that on those it has, or on the fewest. */
+export function more({ scalability: { points, sizes }, members, n_max: most, unit, ended_at: ended }) {
+  const known = new Map([...sizes.map((one) => [one.nodes, one.rate]), ...points].filter(([size, rate]) => size > 0 && rate > 0)), has = known.has(members.length) ? members.length : Math.min(...known.keys());
+  if (ended || !known.size) return "";
+  const top = Math.max(...known.keys());
+  if (top <= has) return members.length >= most ? `it has as many as it may have (${figure(most)})` : "";
+  const times = known.get(top) / known.get(has), sure = sizes.some((one) => one.nodes === top && one.source === "observed");
+  return `${times > 1.05 ? "yes" : "hardly"}: ${figure(known.get(top), 3)} samples/s on ${figure(top)}, ${times.toFixed(1)} times as on ${figure(has)}${sure ? "" : " (a forecast)"}`;
+}
+
+const NAMED = 16;
+const some = (names) => `${names.slice(0, NAMED).join(" ")}${names.length > NAMED ? ` and ${figure(names.length - NAMED)} more` : ""}`;
+
+/** Which nodes it has: those that train, and those whose worker starts. */
+export function placed({ members, nodes }) {
+  const starts = nodes.filter((node) => !members.includes(node));
+  return [[members, members.length === 1 ? "trains" : "train"], [starts, starts.length === 1 ? "starts" : "start"]]
+    .filter(([names]) => names.length).map(([names, what]) => `${figure(names.length)} ${what}: ${some(names)}`).join("; ") || "none";
+}
+
 /** What a change of its nodes was, in words. */
 const KINDS = { join: "nodes joined", leave: "nodes left", loss: "a node was lost", restart: "a start, or one from its checkpoint" };
 
@@ -44,7 +73,7 @@ export function paid(pauses, unit) {
   const by = new Map();
   for (const p of pauses) { const [still, lost] = by.get(p.generation) ?? [0, 0]; by.set(p.generation, [Math.max(still, p.pause_s), Math.max(lost, p.lost_steps)]); }
   const sum = (which) => [...by.values()].reduce((all, one) => all + one[which], 0);
-  return by.size ? `${figure(by.size)} changes of its ${unit}s: it stood still for ${span(sum(0))} in all, and did ${figure(sum(1))} steps again.` : "";
+  return by.size ? `${figure(by.size)} of its ${unit}s: it stood still for ${span(sum(0))} in all, and did ${figure(sum(1))} steps again` : "";
 }
 
 /** What the batch of a trainer is worth beside its initial one, in words; null if it does not adapt. */
@@ -100,13 +129,14 @@ export function trainer({ place, feed, id, about, tell }) {
     title.textContent = `${now.name} (${id})`;
     const work = now.work ? `${figure(now.samples)} of ${figure(now.work)} samples (${((100 * now.samples) / now.work).toFixed(1)} %)` : `${figure(now.samples)} samples`;
     const [last] = changes(events, id), pause = own?.pauses.at(-1);
-    head.replaceChildren(facts([["status", now.reason ? `${now.status}: ${now.reason}` : now.status], ["it runs when", now.remedy], ["ends", now.ended_at ? clock(now.ended_at) : ending(now, feed.at)],
+    head.replaceChildren(facts([["status", now.reason ? `${now.status}: ${now.reason}` : now.status], ["note", now.note], ["it runs when", now.remedy],
+      [now.ended_at ? "ended" : "ends", now.ended_at ? clock(now.ended_at) : ending(now, feed.at)], [`${now.unit}s`, now.ended_at ? "" : placed(now)],
+      ["speed", now.ended_at ? "" : now.rate === null ? "-" : `${figure(now.rate)} samples/s`], [`more ${now.unit}s`, own ? more({ ...own, ...now }) : ""],
       ["last change", last ? h("span", {}, link(`decisions/${last[0].id}`, clock(last[0].time)), `: ${last[1] === last[2] ? `other ${now.unit}s` : `from ${last[1]} to ${last[2]} ${now.unit}s`}, because: ${happened(last[0], name)}`) : ""],
       ["last pause", pause ? `${span(pause.pause_s)} at ${clock(pause.time)} (${KINDS[pause.kind] ?? pause.kind}), ${figure(pause.lost_steps)} steps lost` : ""],
-      ["user", now.user], ["nodes", `${now.members.length} train${now.nodes.length > now.members.length ? `, ${now.nodes.length - now.members.length} start` : ""}`],
-      ["speed", now.rate === null ? "-" : `${figure(now.rate)} samples/s`], ["done", work], ["step, epoch", `${figure(now.step)}, ${figure(now.epoch)}`],
+      ["all changes", past ? paid(past.pauses, now.unit) : ""], ["checkpoint", checkpoint(now)], ["done", work], ["step, epoch", `${figure(now.step)}, ${figure(now.epoch)}`],
       ["batch", batch(now.metrics)], ["metrics", Object.entries(now.metrics).filter(([name]) => !adaptive(name)).map(([name, value]) => `${name} ${figure(value)}`).join(", ")],
-      ["note", now.note], ["its script was warned", (own?.warned ?? now.warned).join("; ")]]));
+      ["user", now.user], ["submitted", clock(now.submitted_at)], ["its script was warned", (own?.warned ?? now.warned).join("; ")]]));
   }
 
   function whole() {
@@ -129,7 +159,7 @@ export function trainer({ place, feed, id, about, tell }) {
       names.length > METRICS ? h("p", { class: "faint" }, `${names.length - METRICS} more metrics: bftrainer metrics ${id}`) : "",
       h("h2", {}, "What decisions changed for it"), table(["time", "nodes before", "after", "because"], changes(events, id).slice(0, CHANGES).map(([event, was, is]) =>
         [link(`decisions/${event.id}`, clock(event.time)), figure(was), figure(is), happened(event, name)]), [1, 2], "nothing in the last decisions"),
-      h("h2", {}, "Rescales, and what they cost"), h("p", {}, paid(pauses, own.unit)), table(["time", "what", "nodes", "stood still", "steps lost"], own.pauses.map((p) =>
+      h("h2", {}, "Rescales, and what they cost"), table(["time", "what", "nodes", "stood still", "steps lost"], own.pauses.map((p) =>
         [clock(p.time), KINDS[p.kind] ?? p.kind, figure(p.size), span(p.pause_s), figure(p.lost_steps)]).reverse(), [2, 3, 4], "none yet"));
     for (const [canvas, draw] of pictures) draw(canvas);
     learnt();

@@ -1,8 +1,10 @@
 // Trainers in a table of any length, of which only the visible rows exist; and those that wait, with why.
-import { clock, figure, h, link, span, table, visible } from "./dom.js";
+import { figure, h, link, span, table, visible } from "./dom.js";
 import { spark } from "./draw.js";
 
-const ROW = 30, BEYOND = 8, QUEUED = 100;
+const BEYOND = 8, QUEUED = 100;
+/** A row's height as page.css has it: on a phone, why a trainer waits or has failed is below its name. */
+const NARROW = matchMedia("(max-width: 40em)"), rowHeight = () => (NARROW.matches ? 72 : 30);
 
 const done = (t) => (t.work ? t.samples / t.work : null);
 export const likely = (t) => t.ends_in_s?.likely ?? null;
@@ -10,6 +12,9 @@ export const likely = (t) => t.ends_in_s?.likely ?? null;
 /** The status as what comes first: trainers with nodes, those that wait, those that failed, other ended ones. */
 const rank = (t) => `${t.ended_at !== null ? 2 : t.nodes.length ? 0 : 1}${t.status === "failed" ? 0 : 1}${t.status}`;
 const STATUS = 3;
+
+/** Why it waits or has failed, or what its user should know while it runs. */
+const why = (t) => (t.status === "completed" ? "" : t.reason || t.note || "");
 
 /** Name, what it sorts by, what it shows, whether that is a number, and whether a phone has no room for it. */
 const COLUMNS = [
@@ -21,8 +26,7 @@ const COLUMNS = [
   ["samples/s", (t) => t.rate ?? -1, (t) => figure(t.rate), true, true],
   ["done", (t) => done(t) ?? -1, (t) => (done(t) === null ? "-" : `${(100 * done(t)).toFixed(1)} %`), true, true],
   ["left", (t) => likely(t) ?? Infinity, (t) => span(likely(t)), true],
-  ["why", (t) => t.reason, (t) => (t.status === "completed" ? "" : h("span", { title: visible(t.reason) }, t.reason))],
-  ["submitted", (t) => t.submitted_at, (t) => clock(t.submitted_at), false, true],
+  ["why", why, (t) => h("span", { title: visible(why(t)) }, why(t))],
 ];
 
 /** The trainers whose name, user, status or number has the words, in the order of a column. */
@@ -40,11 +44,11 @@ export function chosen(rows, words, column, down) {
 export function trainers({ place, feed }) {
   const search = h("input", { type: "search", placeholder: "name, user, status", "aria-label": "Search trainers" });
   const counted = h("span", { class: "faint" });
-  const css = ([name, , , number, less]) => [number && "number", less && "phoneless", (name === "name" || name === "why") && "name"].filter(Boolean).join(" ") || null;
+  const css = ([name, , , number, less]) => [number && "number", less && "phoneless", (name === "name" || name === "why") && name].filter(Boolean).join(" ") || null;
   const head = COLUMNS.map((one, i) => h("th", { scope: "col", class: css(one) },
     h("button", { type: "button", onclick: () => sort(i) }, one[0])));
   const body = h("tbody");
-  const scroll = h("div", { class: "scroll tall", tabindex: "0" }, h("table", {},
+  const scroll = h("div", { class: "scroll tall trainers", tabindex: "0" }, h("table", {},
     h("thead", {}, h("tr", {}, head, h("th", { scope: "col", class: "phoneless" }, "nodes, speed"))), body));
   let column = STATUS, down = false, found = [];
   place.append(h("h1", {}, "Trainers"), h("div", { class: "bar" }, search, counted), scroll);
@@ -62,11 +66,11 @@ export function trainers({ place, feed }) {
   }
 
   function rows() {
-    const first = Math.max(0, Math.floor(scroll.scrollTop / ROW) - BEYOND);
-    const last = Math.min(found.length, first + Math.ceil((scroll.clientHeight || 600) / ROW) + 2 * BEYOND);
+    const first = Math.max(0, Math.floor(scroll.scrollTop / rowHeight()) - BEYOND);
+    const last = Math.min(found.length, first + Math.ceil((scroll.clientHeight || 600) / rowHeight()) + 2 * BEYOND);
     const space = (count) => {
       const cell = h("td", { colspan: String(COLUMNS.length + 1) });
-      cell.style.height = `${count * ROW}px`;
+      cell.style.height = `${count * rowHeight()}px`;
       return h("tr", { class: "spacer", "aria-hidden": "true" }, cell);
     };
     const focus = body.contains(document.activeElement) ? document.activeElement.hash : null;
@@ -103,7 +107,7 @@ export function queue({ place, feed }) {
       if (!changes.all && !changes.trainers.length) return;
       const waiting = [...feed.trainers.values()].filter((t) => t.status === "waiting")
         .sort((a, b) => (b.priority ?? 1) - (a.priority ?? 1) || a.id - b.id);
-      said.textContent = `${figure(waiting.length)} trainer${waiting.length === 1 ? " waits" : "s wait"}; those of a higher priority come first, then in order of arrival.`
+      said.textContent = `${figure(waiting.length)} trainer${waiting.length === 1 ? " waits" : "s wait"}, of those that you may see; a higher priority comes first, then who came first.`
         + (waiting.length > QUEUED ? ` The first ${QUEUED} are shown.` : "");
       const first = waiting.slice(0, QUEUED), rows = first.map((t) => [t.id, t.priority, t.reason, t.remedy]);
       if (!changes.all && JSON.stringify(rows) === shown) return;

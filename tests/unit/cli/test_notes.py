@@ -104,6 +104,27 @@ def test_details_say_when_it_will_end_or_why_that_is_not_known(
     assert done.exit_code == 0 and said in done.output
 
 
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        ({"saved": 822, "status": "failed"}, "of step 822: step 823 to 900 is lost"),
+        ({"saved": 899, "status": "cancelled"}, "of step 899: step 900 is lost"),
+        ({"saved": 900, "status": "cancelled"}, "of step 900: no step is lost"),
+        ({"saved": 822, "status": "waiting", "ended_at": None}, "822: step 823 to 900 will be done again"),
+        ({"saved": 822, "status": "running", "ended_at": None, "members": ["n"]}, "goes on from there"),
+    ],
+    ids=["failed", "one step", "nothing", "waits", "runs"],
+)
+def test_details_say_which_steps_the_last_checkpoint_has(
+    now: dict[str, object], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(tmp_path)
+    client.trainer |= {"step": 900, "members": [], "ended_at": 5.0, **now}
+    monkeypatch.setattr(show_command, "connect", lambda *_: client)
+    done = CliRunner().invoke(show_command.command, ["t"], env={"COLUMNS": "300"})
+    assert done.exit_code == 0 and said in done.output
+
+
 def listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str, **more: object) -> str:
     client = Client(tmp_path)
     client.trainer |= {"note": "", "status": "running", "name": "digits-1", "samples": 123_456_789, **more}

@@ -104,6 +104,18 @@ def test_one_that_began_again_at_step_0_has_saved_nothing() -> None:
     assert stage.launcher.note(1).startswith("no progress for") and said not in stage.launcher.note(1)
 
 
+def test_a_trainer_whose_program_fails_again_and_again_says_why() -> None:
+    """It starts, comes a step further, fails, and starts: its status alone would never say so."""
+    stage = training("n")
+    stage.now = 50.0
+    stage.said("n", "progress", size=1, rate=None, **at(5))
+    stage.said("n", "exited", code=1, phase="member", reason="exit code 1: MemoryError", last={})
+    stage.now = 64.0
+    assert stage.launcher.note(1) == "its program failed 14 s ago: exit code 1: MemoryError"
+    stage.now = 50.0 + 600.0
+    assert "failed" not in stage.launcher.note(1), "it goes on, as far as is known"
+
+
 def test_a_speed_is_not_measured_across_a_pause() -> None:
     stage = training("n")
 

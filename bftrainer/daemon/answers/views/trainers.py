@@ -189,7 +189,7 @@ def trainer_view(
         "work": whole(stored.work, source.of, source.samples),
         "rate": source.rate if live is not None and live.members else None,
         "metrics": dict(source.metrics),
-        "saved": latest.saved if latest else None,
+        "saved": source.saved,
         "warned": list(source.warned),
         "submitted_at": stored.submitted_at,
         "ended_at": stored.ended_at,

@@ -107,7 +107,7 @@ def test_the_time_is_that_on_the_nodes_of_now() -> None:
 @pytest.mark.parametrize(
     ("deadline_s", "nodes", "said"),
     [
-        (None, 4, "14 runs left, done in 00:39 with 4 nodes as now"),
+        (None, 4, "14 runs left, done in 39 s with 4 nodes as now"),
         (600, 4, "with 4 nodes as now: on time"),
         (None, 1, "with 1 node as now"),
         (35, 4, "too late; on time with "),
@@ -115,10 +115,10 @@ def test_the_time_is_that_on_the_nodes_of_now() -> None:
         (
             86_400,
             0,
-            "no nodes now, done in 02:35 once it has 1 node: on time if it has them within 23:57:25",
+            "no nodes now, done in 3 min once it has 1 node: on time if it has them within 24 h",
         ),
-        (None, 0, "no nodes now, done in 02:35 once it has 1 node"),
-        (60, 0, "no nodes now, done in 02:35 once it has 1 node: on time only with "),
+        (None, 0, "no nodes now, done in 3 min once it has 1 node"),
+        (60, 0, "no nodes now, done in 3 min once it has 1 node: on time only with "),
         (5, 0, "too late, and so with any number of nodes"),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_study_without_nodes_is_not_late_while_some_number_of_them_would_do() 
         assert not late(found, 60.0)
     hopeless = ahead(STUDY, [], 0, 5.0)
     assert hopeless is not None and late(hopeless, 5.0)
-    assert "no GPUs now, done in 00:41 once it has 4 GPUs" in in_words(
+    assert "no GPUs now, done in 41 s once it has 4 GPUs" in in_words(
         ahead(STUDY, [], 0, None, before=4) or hopeless, None, "GPU"
     )
 
