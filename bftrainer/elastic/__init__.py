@@ -15,21 +15,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from bftrainer.elastic.attach.job import Job, attach
-from bftrainer.elastic.partial.options import Partial
 from bftrainer.elastic.train.policy import Adaptive, FixedGlobal, FixedPerNode
 
 if TYPE_CHECKING:
     from bftrainer.elastic.loop.run import Run
+    from bftrainer.elastic.partial.options import Partial
+
+NEED_TORCH = {"Run": "loop.run", "Partial": "partial.options"}
 
 __all__ = ["Adaptive", "FixedGlobal", "FixedPerNode", "Job", "Partial", "Run", "attach"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import torch only for `Run`: scripts with `attach`, and Horovod's driver, may do without.
+    """Import torch only for `Run` and `Partial`: `bftrainer submit`, the daemon, scripts with `attach` and
+    Horovod's driver do without.
 
     Raises:
         AttributeError: no such name.
     """
-    if name != "Run":
+    if name not in NEED_TORCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.loop.run").Run
+    return getattr(import_module(f"{__name__}.{NEED_TORCH[name]}"), name)

@@ -175,3 +175,20 @@ def test_starting_imports_neither_torch_nor_the_solver(script: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "HEAVY []"
+
+
+def test_commands_and_the_daemon_run_where_torch_is_not_installed() -> None:
+    script = """
+import importlib, pkgutil, sys
+sys.modules["torch"] = None
+import bftrainer
+from bftrainer.elastic import attach
+for module in pkgutil.walk_packages(bftrainer.__path__, "bftrainer."):
+    others = ("bftrainer.elastic.", "bftrainer.testing", "bftrainer.store.migrations")
+    if not module.name.startswith(others) and not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
