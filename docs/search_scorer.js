@@ -1,5 +1,6 @@
 // Orders what the site's search finds: Sphinx counts a word in any page alike, so that evidence would come first.
 // A result leads to the heading that has most of the words that were asked for, and is the better the more it has.
+// Sphinx finds only pages with all words. Here half of them are enough, or the most that any page has.
 var Scorer = {
   score: (result) => {
     const [page, title] = result;
@@ -22,7 +23,23 @@ var Scorer = {
     }
     const inQuestions = page === "docs/questions" ? 4 : 0;
     const forDevelopers = /^docs\/(evidence|contributing)\/|^CHANGELOG/.test(page) ? 15 : 0;
-    return best + inQuestions - forDevelopers;
+    return best + inQuestions - forDevelopers - 20 * (Scorer.lacking.get(page) || 0);
+  },
+
+  lacking: new Map(), // the share of the words that a page does not have
+
+  pagesWith: (find, words, excluded) => {
+    const pages = new Map();
+    for (const word of words) {
+      for (const result of find(new Set([word]), excluded)) {
+        const page = pages.get(result[0]) || { result, words: 0 };
+        pages.set(result[0], { result: page.result, words: page.words + 1 });
+      }
+    }
+    const most = Math.max(0, ...[...pages.values()].map((page) => page.words));
+    const enough = [...pages.values()].filter((page) => page.words >= Math.min(most, words.size / 2));
+    for (const page of enough) Scorer.lacking.set(page.result[0], 1 - page.words / words.size);
+    return enough.map((page) => page.result);
   },
 
   words: (text) => {
@@ -42,3 +59,6 @@ var Scorer = {
   term: 5,
   partialTerm: 2,
 };
+
+const pagesWithAll = Search.performTermsSearch;
+Search.performTermsSearch = (words, excluded) => Scorer.pagesWith(pagesWithAll, words, excluded);

@@ -48,7 +48,9 @@ def chromium() -> Iterator[Browser]:
     [
         ("firewall ports", "questions.html#which-ports-must-the-firewall-open"),
         ("several GPUs", "questions.html#can-i-have-several-gpus-per-node"),
-        ("upgrading", "admin.html#upgrade"),
+        ("upgrading", "questions.html#how-do-i-upgrade-without-stopping-trainings"),
+        ("drain and pause", "admin.html#pause-drain-resume"),
+        ("delete old checkpoints disk space", "questions.html#is-the-disk-full-how-do-i-delete-checkpoints"),
     ],
 )
 def test_the_search_leads_to_the_heading_that_has_the_words(
