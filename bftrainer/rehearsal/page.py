@@ -82,7 +82,8 @@ def _done(found: Rehearsal) -> Iterator[str]:
         text += "; batch normalisation sees less of a batch on several processes: they are compared roughly"
     yield from _wrapped("", f"{text}.")
     if found.cut is not None:
-        text = f"Each run ended after {found.cut} steps"
+        steps = found.alone.length if found.launcher == "native" else found.cut  # native ends a step later
+        text = f"Each run ended after {steps} steps"
         text += "" if found.launcher == "native" else "; what comes after its loop was not tried"
         yield from _wrapped("", f"{text}.")
 

@@ -192,6 +192,14 @@ def test_a_step_after_the_cut_of_a_process_that_began_there_is_none_of_the_run()
     assert not judge(spec, found, None, 1.0).is_same
 
 
+@pytest.mark.parametrize(("launcher", "steps"), [("native", LENGTH), ("torchrun", LENGTH - 1)])
+def test_the_page_says_how_many_steps_a_run_has_that_was_ended(launcher: str, steps: int) -> None:
+    spec = TrainerSpec(name="made", command=("python", "a.py"), n_min=1, n_max=3, launcher=launcher)
+    found = {"alone": run(), "again": run("again"), "several": run("several", nodes=2)}
+    said = lines(judge(spec, found, LENGTH - 1, 1.0))
+    assert any(f"Each run ended after {steps} steps" in line for line in said)
+
+
 def test_a_script_without_a_seed_is_told_so_and_its_other_differences_follow() -> None:
     alone, other = run(), run("again", samples=lambda step: [f"other{step}.{i}" for i in range(4)])
     found = judge(SPEC, {"alone": alone, "again": other, "several": run("several", nodes=2)}, None, 1.0)
