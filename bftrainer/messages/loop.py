@@ -10,7 +10,7 @@ NO_STEP = Diagnostic(
     "Call run.step() once per batch, on all nodes. To leave a bad batch out, take a loss of zero: 0.0 * "
     "sum(p.sum() for p in model.parameters())",
     "Nodes exchange their gradients in run.step(), so one that leaves it out keeps all others waiting. All "
-    "nodes have to leave the batch out together: see [A bad batch](your-script.md#a-bad-batch).",
+    "nodes have to leave the batch out together: see [A bad batch](your-script.md#a-bad-batch-loss-is-nan).",
 )
 OUTSIDE_LOOP = Diagnostic(
     102,
