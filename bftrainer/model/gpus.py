@@ -1,29 +1,22 @@
-"""GPUs of a node, shared out one by one (`share: gpu`): each stands where a node does otherwise.
-
-A GPU is named by its node and a number, `n1:2`. The number counts; which device that is, the batch system
-says where a pilot has got it.
-"""
+"""GPUs of a node, shared out one by one (`share: gpu`): each stands where a node does otherwise."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 
+from bftrainer.model.machine import Slot
 from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import Points, TrainerSpec
-
-SEPARATOR = ":"
 
 
 def gpus_of(node: str, count: int) -> tuple[str, ...]:
     """The names of a node's GPUs."""
-    return tuple(f"{node}{SEPARATOR}{i}" for i in range(count))
+    return tuple(str(Slot(node, i)) for i in range(count))
 
 
-@lru_cache(maxsize=1 << 17)
 def node_of(name: str) -> str:
     """The node of a GPU; of a whole node, itself."""
-    return name.partition(SEPARATOR)[0]
+    return Slot.of(name).node
 
 
 def on_whole_nodes(spec: TrainerSpec, gpus_per_node: int) -> TrainerSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 from bftrainer.model.main_jobs import MainJob
 
@@ -14,6 +15,32 @@ class NodeState(StrEnum):
     IDLE = "idle"  # free, or held by one of our pilots, and no job can be backfilled on it: ours to use
     BUSY = "busy"  # the main scheduler uses it or has plans for it: not ours to use
     UNUSED = "unused"  # nobody uses it, and as scheduler and settings are it cannot be ours: see `Node.shut`
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place of the pool: a whole node, or one of its GPUs where these are shared out (`share: gpu`).
+
+    Its name is that of its node, or ends in the GPU's number: `n1:2`. The number counts; which device that
+    is, the batch system says where a pilot has got it.
+    """
+
+    node: str
+    gpu: int | None = None
+
+    @staticmethod
+    def of(name: str) -> Slot:
+        """The place of this name. A name that is none gives a place whose name is another."""
+        return _slot(name)
+
+    def __str__(self) -> str:
+        return self.node if self.gpu is None else f"{self.node}:{self.gpu}"
+
+
+@lru_cache(maxsize=1 << 17)
+def _slot(name: str) -> Slot:
+    node, _, gpu = name.partition(":")
+    return Slot(node, int(gpu) if gpu.isdecimal() else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from bftrainer.model.events import NodesChanged
-from bftrainer.model.gpus import SEPARATOR
+from bftrainer.model.machine import Slot
 from bftrainer.model.policy import EngineSettings, Share
 from bftrainer.model.trainer import RescaleCosts
 from bftrainer.replay.loop import replay
@@ -76,7 +76,7 @@ def _of_class(node_class: str, count: int, settings: EngineSettings) -> list[str
     if settings.share is Share.NODE:
         return own[:count]
     each = max(settings.gpus_per_node, math.ceil(count / max(len(own), 1)))
-    return [f"{own[i // each]}{SEPARATOR}{i % each}" for i in range(count)]
+    return [str(Slot(own[i // each], i % each)) for i in range(count)]
 
 
 def _yield(result: Result, workload: Sequence[Submission], settings: EngineSettings) -> Figures:

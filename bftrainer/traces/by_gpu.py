@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
-from bftrainer.model.gpus import SEPARATOR, gpus_of, node_of
+from bftrainer.model.gpus import gpus_of, node_of
+from bftrainer.model.machine import Slot
 from bftrainer.traces.intervals import Interval
 
 
@@ -24,14 +25,14 @@ def intervals_of(
         for interval in intervals:
             for gpu in _gpus(interval.node, gpus_per_node):
                 yield interval._replace(node=gpu)
-    elif any(SEPARATOR in name for name in names):
+    elif any(Slot.of(name).gpu is not None for name in names):
         yield from _all_idle(intervals, Counter(map(node_of, names)))
     else:
         yield from intervals
 
 
 def _gpus(name: str, count: int) -> tuple[str, ...]:
-    return (name,) if SEPARATOR in name else gpus_of(name, count)
+    return gpus_of(name, count) if Slot.of(name).gpu is None else (name,)
 
 
 def _all_idle(intervals: Iterable[Interval], gpus: Counter[str]) -> Iterator[Interval]:

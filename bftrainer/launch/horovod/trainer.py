@@ -9,7 +9,6 @@ from bftrainer.launch.job import LaunchedTrainer, WorkerView
 from bftrainer.messages.diagnostic import Diagnostic
 from bftrainer.messages.ends import HOROVOD_APART, UNTOLD_RANKS
 from bftrainer.model.actions import Regroup
-from bftrainer.model.gpus import SEPARATOR
 from bftrainer.wire.messages.from_agent import Resumed
 from bftrainer.wire.phases import Phase
 
@@ -20,19 +19,19 @@ FIXED = {
 }
 """The environment that all workers get."""
 IN_HOST = "~"
-"""Stands for the separator in the name of a single GPU: Horovod splits names of hosts there. No node's name
+"""Stands for the colon in the name of a single GPU: Horovod splits names of hosts there. No node's name
 has it."""
 
 
 def host_of(node: str, view: WorkerView) -> str:
     """What Horovod calls a worker: its node, or its GPU, and its start, so that one that comes back is a new
     host."""
-    return f"{node.replace(SEPARATOR, IN_HOST)}.{view.generation}"
+    return f"{node.replace(':', IN_HOST)}.{view.generation}"
 
 
 def node_at(host: str) -> str:
     """The node, or the GPU, that Horovod calls so."""
-    return host.rpartition(".")[0].replace(IN_HOST, SEPARATOR)
+    return host.rpartition(".")[0].replace(IN_HOST, ":")
 
 
 @dataclass(slots=True)

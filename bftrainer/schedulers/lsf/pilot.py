@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bftrainer.errors import NoRoomError, SchedulerError
-from bftrainer.model.gpus import SEPARATOR
-from bftrainer.model.machine import Pilot
+from bftrainer.model.machine import Pilot, Slot
 from bftrainer.schedulers.lsf.rows import EndKind, LsfJobEnd
 from bftrainer.schedulers.lsf.values import HOST_NAME
 from bftrainer.schedulers.shared.instance import PREFIX, TAG, job_name
@@ -26,8 +25,6 @@ NAME = re.compile(
 )
 """The names of pilots, of any daemon: instance, tag, the number of a single GPU, and the host that each is
 for. Every other job is a main job. They have no character that a site's own bsub could stumble over."""
-GPU = re.compile(r"0|[1-9][0-9]{0,3}")
-"""The number of a GPU."""
 SECRET = "BFTRAINER_PILOT_SECRET"  # noqa: S105  the name of a variable
 GPU_OPTION = "-gpu"
 
@@ -50,14 +47,15 @@ class Named:
 
     instance: str
     tag: str
-    node: str
+    slot: Slot
 
 
 def name_of(instance: str, pilot: Pilot) -> str:
     """The name of a pilot's job, such as bftrainer-INSTANCE-TAG-h1, or with GPU 2 of a host
     bftrainer-INSTANCE-TAG.2-h1."""
-    host, _, number = pilot.node.partition(SEPARATOR)
-    return f"{job_name(instance, pilot.tag)}{'.' if number else ''}{number}-{host}"
+    slot = Slot.of(pilot.node)
+    number = "" if slot.gpu is None else f".{slot.gpu}"
+    return f"{job_name(instance, pilot.tag)}{number}-{slot.node}"
 
 
 def named(name: str) -> Named | None:
@@ -65,8 +63,8 @@ def named(name: str) -> Named | None:
     found = NAME.fullmatch(name)
     if found is None:
         return None
-    number = "" if found["gpu"] is None else f"{SEPARATOR}{found['gpu']}"
-    return Named(found["instance"], found["tag"], found["host"] + number)
+    slot = Slot(found["host"], None if found["gpu"] is None else int(found["gpu"]))
+    return Named(found["instance"], found["tag"], slot)
 
 
 def command(job: LsfPilotJob, pilot: Pilot, slots: int, limit_s: float | None, *, gpus: int = 0) -> list[str]:
@@ -78,13 +76,14 @@ def command(job: LsfPilotJob, pilot: Pilot, slots: int, limit_s: float | None, *
         SchedulerError: a name that no shell or scheduler should see, or a hole that is too short.
         NoRoomError: it is to have a single GPU of a host that no poll has shown.
     """
-    host, colon, number = pilot.node.partition(SEPARATOR)
-    wrong = pilot.node if not HOST_NAME.fullmatch(host) or (colon and not GPU.fullmatch(number)) else ""
-    if wrong or (colon and not job.gpus):
-        raise SchedulerError(f"{pilot.node!r} is no name of a host{' or GPU' if job.gpus else ''}")
+    slot = Slot.of(pilot.node)
+    is_gpu = slot.gpu is not None
     if not TAG.fullmatch(pilot.tag):
         raise SchedulerError(f"{pilot.tag!r} is no name of a tag")
-    if job.gpus and not (colon and slots and gpus):
+    told = named(name_of(job.instance, pilot))
+    if told is None or str(told.slot) != pilot.node or (is_gpu and not job.gpus):
+        raise SchedulerError(f"{pilot.node!r} is no name of a host{' or GPU' if job.gpus else ''}")
+    if job.gpus and not (is_gpu and slots and gpus):
         raise NoRoomError(
             f"{pilot.node}: no such GPU is known to be free, and pilots have single ones here, such as h1:0"
         )
@@ -93,7 +92,7 @@ def command(job: LsfPilotJob, pilot: Pilot, slots: int, limit_s: float | None, *
         *("-J", name_of(job.instance, pilot)),
         *(("-q", job.queue) if job.queue else ()),
         *(("-P", job.project) if job.project else ()),
-        *_where(job, host, slots),
+        *_where(job, slot.node, slots),
         *_gpus(job, gpus),
         *("-W", str(job.minutes(limit_s, start_s=START_S))),
         "-rn",  # a pilot that was preempted does not come back by itself

@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from bftrainer.model.gpus import SEPARATOR, node_of
-from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
+from bftrainer.model.gpus import node_of
+from bftrainer.model.machine import Node, NodeState, Pilot, Slot, Snapshot
 from bftrainer.model.main_jobs import MainJob
 from bftrainer.schedulers.lsf import values
 from bftrainer.schedulers.lsf.pilot import NAME, named
@@ -147,14 +147,13 @@ def _pilot(job: LsfJobRow, ours: LsfOwnJobs, now: float) -> Pilot | None:
         return None
     if ours.users is not None and job.user not in ours.users:
         return None
-    host, colon, number = told.node.partition(SEPARATOR)
-    where = [host for host, _ in values.without_launch(job.hosts, ours.launch)] or [host]
+    where = [host for host, _ in values.without_launch(job.hosts, ours.launch)] or [told.slot.node]
     if len(where) != 1:
         return None  # a job that only has the name: a pilot is on one host
     running = job.state == "RUN" and bool(job.hosts)
     return Pilot(
         tag=told.tag,
-        node=f"{where[0]}{colon}{number}",
+        node=str(Slot(where[0], told.slot.gpu)),
         user="" if job.user == ours.user else job.user,
         job=job.id,
         ends=now + job.left_s if running and job.left_s is not None else None,

@@ -10,7 +10,7 @@ from pathlib import Path
 from bftrainer.errors import BftrainerError
 from bftrainer.files import private_file, read_text
 from bftrainer.messages.commands.running import INSTANCE
-from bftrainer.model.gpus import SEPARATOR, node_of
+from bftrainer.model.gpus import node_of
 
 UNKNOWN = "INSTANCE"
 """Stands for the word where only the daemon knows it, or there is none yet."""
@@ -46,7 +46,7 @@ def instance(state_dir: Path, *, create: bool) -> str:
 
 PREFIX = "bftrainer-"
 TAG = re.compile(r"[0-9a-f]{32}")
-NAME = re.compile(rf"{PREFIX}[0-9a-f]{{8}}-{TAG.pattern}(?:{SEPARATOR}[0-9]{{1,4}})?")
+NAME = re.compile(rf"{PREFIX}[0-9a-f]{{8}}-{TAG.pattern}(?::[0-9]{{1,4}})?")
 """The names of pilots, of any daemon: every other job is a main job. That of a pilot with one GPU of a node
 ends in the GPU's number."""
 

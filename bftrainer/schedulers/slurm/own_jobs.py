@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from bftrainer.model.gpus import SEPARATOR, node_of
-from bftrainer.model.machine import Pilot
+from bftrainer.model.gpus import node_of
+from bftrainer.model.machine import Pilot, Slot
 from bftrainer.schedulers.shared.instance import NAME, job_name
 from bftrainer.schedulers.slurm import values
 from bftrainer.schedulers.slurm.queue.resources import Remaining
@@ -90,7 +90,7 @@ class JobQueue:
         for job in self.rows.values():
             if job.shares and job.state == "RUNNING" and len(job.nodes) == 1:
                 part = Remaining(max(job.cpus, job.all_cpus), job.memory_mb, job.gpus)
-                found.setdefault(job.nodes[0], {})[job.nodes[0] + _number(job)] = part
+                found.setdefault(job.nodes[0], {})[str(Slot(job.nodes[0], Slot.of(job.name).gpu))] = part
         return found
 
 
@@ -122,9 +122,10 @@ def _pilot(job: SlurmJobRow, ours: SlurmOwnJobs) -> Pilot | None:
     if len(where) != 1:
         return None  # a job that only has the name: a pilot is on one node
     running = job.state == "RUNNING"
+    named = Slot.of(job.name)  # a name ends as that of its GPU does
     return Pilot(
-        tag=job.name.removeprefix(job_name(ours.instance, "")).partition(SEPARATOR)[0],
-        node=where[0] + _number(job),
+        tag=named.node.removeprefix(job_name(ours.instance, "")),
+        node=str(Slot(where[0], named.gpu)),
         user="" if job.user == ours.user else job.user,
         job=job.id,
         ends=job.end if running else None,
@@ -136,8 +137,3 @@ def _is_named(job: SlurmJobRow, ours: SlurmOwnJobs) -> bool:
     """Whether a job has a name of our pilots, and is of a user who may have some."""
     begins = job.name.startswith(job_name(ours.instance, "")) and NAME.fullmatch(job.name)
     return bool(begins) and (ours.users is None or job.user in ours.users)
-
-
-def _number(job: SlurmJobRow) -> str:
-    """What the name of a pilot's GPU ends in, as `:2`; "" if it has a node, or all that is free there."""
-    return job.name[job.name.find(SEPARATOR) :] if SEPARATOR in job.name else ""

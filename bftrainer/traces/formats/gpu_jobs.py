@@ -15,7 +15,8 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from bftrainer.model.gpus import SEPARATOR, gpus_of
+from bftrainer.model.gpus import gpus_of
+from bftrainer.model.machine import Slot
 from bftrainer.traces.formats.jobs import LoggedJob
 from bftrainer.traces.formats.shortage import JobShortage
 
@@ -69,9 +70,9 @@ class GpuMachine:
     def give_back(self, gpus: Iterable[str], index: dict[str, int]) -> None:
         """These GPUs are free again; `index` has each node's number."""
         for gpu in gpus:
-            name, _, number = gpu.rpartition(SEPARATOR)
-            node = index[name]
-            heapq.heappush(self._free[node], int(number))
+            slot = Slot.of(gpu)
+            node = index[slot.node]
+            heapq.heappush(self._free[node], slot.gpu or 0)  # all are single GPUs
             heapq.heappush(self._levels[len(self._free[node])], node)
 
     def _node(self, need: int) -> int | None:
@@ -151,7 +152,7 @@ def on_nodes(uses: Iterable[NodeUse], gpus_per_node: int) -> Iterator[LoggedJob]
             there = free.setdefault(node, list(range(gpus_per_node)))
             taken += [(node, heapq.heappop(there)) for _ in range(min(use.each, len(there)))]
         heapq.heappush(running, (use.end, number, taken))
-        yield LoggedJob(use.start, use.end, [f"{node}{SEPARATOR}{gpu}" for node, gpu in taken])
+        yield LoggedJob(use.start, use.end, [str(Slot(node, gpu)) for node, gpu in taken])
 
 
 def most_at_once(requests: Iterable[GpuRequest]) -> int:

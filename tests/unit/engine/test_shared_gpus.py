@@ -16,9 +16,11 @@ from bftrainer.engine.gpus.plan import Price, ground_of, holders_of, rules_of, t
 from bftrainer.engine.question import problem_of
 from bftrainer.engine.queueing.waiting import why_queued
 from bftrainer.engine.state import State
+from bftrainer.model import machine
 from bftrainer.model.actions import Regroup
 from bftrainer.model.events import MachineChanged, NodesChanged, TrainerSubmitted, WorkersReady
 from bftrainer.model.gpus import gpus_of, node_of, on_whole_nodes
+from bftrainer.model.machine import Slot
 from bftrainer.model.policy import EngineSettings, Share, ShareNodes
 from bftrainer.model.problem import Plan, PlanStatus, Problem
 from bftrainer.model.sizes import AllowedSizes
@@ -299,15 +301,18 @@ def on_one_side(before: Trainer, after: Trainer) -> bool:
 def test_the_names_of_gpus_tell_their_nodes() -> None:
     assert gpus_of("n1", 2) == ("n1:0", "n1:1")
     assert [node_of(name) for name in ("n1:1", "n1")] == ["n1", "n1"]
+    assert [Slot.of(name) for name in ("n1:12", "n1")] == [Slot("n1", 12), Slot("n1")]
+    for none in ("n1:", "n1:x", "n1:01", "n1:1:2"):
+        assert str(Slot.of(none)) != none, "no name of a GPU"
 
 
 def test_a_decision_looks_only_for_the_nodes_of_gpus_that_changed_hands() -> None:
     world = world_of(*(f"n{i}" for i in range(50)))
     for trainer in range(1, 11):
         submit(world, trainer, n_max=24, across=((24, 1000.0),))
-    before = node_of.cache_info()
+    before = machine._slot.cache_info()
     submit(world, 11, n_max=4)
-    after = node_of.cache_info()
+    after = machine._slot.cache_info()
     assert after.hits + after.misses - before.hits - before.misses < 200  # the pool has as many GPUs
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer.errors import NoRoomError, SchedulerError
-from bftrainer.model.machine import Pilot
+from bftrainer.model.machine import Pilot, Slot
 from bftrainer.schedulers.lsf import commands
 from bftrainer.schedulers.lsf.command import environment
 from bftrainer.schedulers.lsf.make import TEMPLATES
@@ -53,7 +53,7 @@ def test_a_whole_host_of_plain_lsf() -> None:
         "-o": "/state/50%%/logs/agent-a01n10.log",
         "-G": "g",
     }
-    assert named(options(words)["-J"]) == Named("0a1b2c3d", TAG, "a01n10")
+    assert named(options(words)["-J"]) == Named("0a1b2c3d", TAG, Slot("a01n10"))
 
 
 def test_a_host_in_the_modes_of_summit() -> None:

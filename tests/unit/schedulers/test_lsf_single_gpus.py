@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bftrainer.errors import BftrainerError, NoRoomError, SchedulerError
-from bftrainer.model.machine import Claim, Node, Pilot
+from bftrainer.model.machine import Claim, Node, Pilot, Slot
 from bftrainer.nodes import vacate
 from bftrainer.schedulers.lsf.check.findings import single_gpus
 from bftrainer.schedulers.lsf.check.single_gpus import why_not
@@ -200,7 +200,7 @@ def test_claims_of_whole_hosts_stay_as_they_are_where_hosts_are_shared_out() -> 
 def test_a_pilot_asks_for_one_gpu_and_its_slots() -> None:
     words = options(command(PILOTS, Pilot(tag="0" * 32, node="a01n10:2"), 7, None, gpus=1))
     assert words["-J"] == f"bftrainer-0a1b2c3d-{'0' * 32}.2-a01n10"
-    assert named(words["-J"]) == Named("0a1b2c3d", "0" * 32, "a01n10:2")
+    assert named(words["-J"]) == Named("0a1b2c3d", "0" * 32, Slot("a01n10", 2))
     asked = {"-n": "7", "-R": "span[hosts=1]", "-m": "a01n10", "-gpu": "num=1:j_exclusive=yes"}
     assert asked.items() <= words.items()
     assert words["-o"].endswith("/agent-a01n10:2.log")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from bftrainer.model.gpus import SEPARATOR, gpus_of
-from bftrainer.model.machine import Claim
+from bftrainer.model.gpus import gpus_of
+from bftrainer.model.machine import Claim, Slot
 from bftrainer.schedulers.lsf.rows import HostRow
 from bftrainer.schedulers.shared.claims import Claims
 
@@ -45,7 +45,7 @@ class HostPlaces:
 def slots_of(slots: int, count: int, gpu: str) -> int:
     """The slots of a GPU's pilot: those of the host are shared out evenly, the first ones get what is over.
     So the pilots of all its GPUs leave none, on which LSF would start a small job that costs us the host."""
-    number = int(gpu.rpartition(SEPARATOR)[2])
+    number = Slot.of(gpu).gpu or 0
     return slots // count + (number < slots % count)
 
 
