@@ -71,14 +71,14 @@ test: install slurm lint types  ## Everything that CI runs; where Horovod cannot
 	@$(MAKE) --no-print-directory horovod || echo "Horovod cannot be built here: its tests are skipped"
 	@$(MAKE) --no-print-directory unit integration hostile cluster
 
-nightly: test  ## All of make test, and what takes longer than CI allows (SECONDS=900 of random faults)
+nightly: test  ## All of make test, and in two hours more what takes longer than CI allows (SECONDS=600 of random faults)
 	$(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m nightly tests/contract tests/integration
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m nightly tests/cluster
-	@$(MAKE) --no-print-directory hostile FUZZ=900 ATTACKS="nightly or not nightly"
-	@$(MAKE) --no-print-directory soak
-	@$(MAKE) --no-print-directory impact SEEDS=1-2 AGAIN=--again
-	@$(MAKE) --no-print-directory cluster SLURM=24
-	@$(MAKE) --no-print-directory cluster SLURM=26
+	@$(MAKE) --no-print-directory hostile FUZZ=300 ATTACKS=nightly
+	@$(MAKE) --no-print-directory soak SECONDS=$(or $(SECONDS),600)
+	@$(MAKE) --no-print-directory impact SEEDS=1 AGAIN=--again
+	@$(MAKE) --no-print-directory cluster SLURM=24 MIXES=cores
+	@$(MAKE) --no-print-directory cluster SLURM=26 MIXES=everything
 	@$(MAKE) --no-print-directory python PY=3.13
 	@$(MAKE) --no-print-directory python PY=3.14
 
@@ -143,8 +143,8 @@ build/python$(PY)/installed: setup.cfg pyproject.toml | install slurm
 soak: install slurm  ## Faults at random on a real Slurm for SECONDS (900), with trainers and main jobs that must not mind
 	$(IN) $(BIN)/python -m tests.cluster.soak --seconds $(or $(SECONDS),900) --seed $(or $(SEED),1)
 
-impact: install slurm  ## Do main jobs notice bftrainer? Two mixes of jobs on a real Slurm, without it, with it, without again (SEEDS=1-5)
-	for mix in cores everything; do \
+impact: install slurm  ## Do main jobs notice bftrainer? Two mixes of jobs on a real Slurm, without it, with it, without again (SEEDS=1-5, MIXES=cores)
+	for mix in $(or $(MIXES),cores everything); do \
 		$(IN) $(BIN)/python benchmarks/slurm_impact.py --mix $$mix --seeds $(or $(SEEDS),1-5) $(AGAIN) --check || exit 1; done
 
 slurm:  ## Install Debian's Slurm, munge, sudo and a database where they are missing and we are root
