@@ -18,7 +18,7 @@ from bftrainer.messages.state import STATE_NOT_TAKEN
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class TensorPlace:
     """Stands for one of the tensors that follow a skeleton."""
 
     index: int
@@ -26,7 +26,7 @@ class Slot:
     dtype: torch.dtype
 
 
-torch.serialization.add_safe_globals([Slot])
+torch.serialization.add_safe_globals([TensorPlace])
 
 
 class StateError(RuntimeError):
@@ -56,7 +56,7 @@ def from_bytes(data: torch.Tensor) -> Any:
 
     def filled(leaf: Any) -> Any:
         nonlocal start
-        if not isinstance(leaf, Slot):
+        if not isinstance(leaf, TensorPlace):
             return leaf
         tensor = torch.empty(leaf.shape, dtype=leaf.dtype)
         memory = memory_of(tensor)
@@ -127,4 +127,4 @@ def _slotted(leaf: Any, found: list[torch.Tensor]) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return plain(leaf)
     found.append(leaf)
-    return Slot(len(found) - 1, tuple(leaf.shape), leaf.dtype)
+    return TensorPlace(len(found) - 1, tuple(leaf.shape), leaf.dtype)

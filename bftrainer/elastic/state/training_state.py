@@ -12,7 +12,7 @@ import torch
 from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.state.leaves import SAMPLED, leaves_of, sample
 from bftrainer.elastic.state.packing import (
-    Slot,
+    TensorPlace,
     from_bytes,
     mapped,
     memory_of,
@@ -152,8 +152,10 @@ class TrainingState:
         data = torch.empty(int(size), dtype=torch.uint8)
         group.broadcast(data, source)
         skeleton = unpickle(data)
-        slots: dict[int, Slot] = {}
-        mapped(skeleton, lambda leaf: slots.update({leaf.index: leaf}) if isinstance(leaf, Slot) else None)
+        slots: dict[int, TensorPlace] = {}
+        mapped(
+            skeleton, lambda leaf: slots.update({leaf.index: leaf}) if isinstance(leaf, TensorPlace) else None
+        )
         received = []
         for _, slot in sorted(slots.items()):
             tensor = torch.empty(slot.shape, dtype=slot.dtype)
@@ -161,7 +163,7 @@ class TrainingState:
                 group.broadcast(memory_of(tensor), source)
             received.append(tensor)
         if receive:
-            self.restore(mapped(skeleton, lambda x: received[x.index] if isinstance(x, Slot) else x))
+            self.restore(mapped(skeleton, lambda x: received[x.index] if isinstance(x, TensorPlace) else x))
 
     def _broadcast(self, group: Group) -> None:
         tensors: list[torch.Tensor] = []
