@@ -174,13 +174,13 @@ def test_an_axis_has_few_marks_whatever_a_script_reports(
             "the last is of step 3: steps 4 to 5 will be done again; ; ",
         ),
         (
-            """trainer.js').then((m) => [['a'], ['a', 'b'], []].map((members) => m.more({members,
-            n_max: 2, scalability: {points: [[0, 0], [1, 10], [2, 18]], sizes: []}, unit: 'node',
-            ended_at: null})).join('; '))""",
-            "yes: 18 samples/s on 2, 1.8 times as on 1 (a forecast); it has as many as it may have (2)",
+            """trainer.js').then((m) => [[[], 2], [['a'], 1], [['a', 'b'], 1]].map(
+            ([members, n_min]) => m.more({members, n_min, n_max: 2, scalability: {points: [[1, 10], [2, 18]],
+            sizes: []}, unit: 'node', ended_at: null})).join('; '))""",
+            "; yes: 18 samples/s on 2, 1.8 times those on 1 (a forecast); it has as many as it may have (2)",
         ),
         (
-            """trainer.js').then((m) => [m.placed({members: ['b'], nodes: ['a', 'b', 'c']}),
+            """trainer.js').then((m) => [m.placed({members: ['b'], nodes: ['c', 'a', 'b']}),
             m.placed({members: [], nodes: []})].join('; '))""",
             "1 trains: b; 2 start: a c; none",
         ),
@@ -258,6 +258,10 @@ def test_it_can_be_read_on_a_phone_in_the_dark_and_by_keyboard(site: Site, page:
             )
             over = page.script("return document.documentElement.scrollWidth - innerWidth")
             assert over <= 0, f"{view} is wider than {width} pixels by {over}"
+    page.view("trainers")
+    page.shows("good")
+    table = "const t = document.querySelector('.trainers'); return t.scrollWidth - t.clientWidth"
+    assert page.script(table) <= 0, "all columns are in sight on a desktop"
     page.driver.set_window_size(380, 800)
     for view in ("queue", "trainers"):
         page.view(view)

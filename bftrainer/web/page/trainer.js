@@ -46,17 +46,17 @@ export function checkpoint({ saved, step, status, members, ended_at: ended, unit
 }
 
 /** Whether more nodes would help: its speed on the most it may have, beside that on those it has, or on the fewest. */
-export function more({ scalability: { points, sizes }, members, n_max: most, unit, ended_at: ended }) {
-  const known = new Map([...sizes.map((one) => [one.nodes, one.rate]), ...points].filter(([size, rate]) => size > 0 && rate > 0)), has = known.has(members.length) ? members.length : Math.min(...known.keys());
+export function more({ scalability: { points, sizes }, members, n_min: least = 1, n_max: most, unit, ended_at: ended }) {
+  const known = new Map([...sizes.map((one) => [one.nodes, one.rate]), ...points].filter(([size, rate]) => size >= least && rate > 0)), has = known.has(members.length) ? members.length : Math.min(...known.keys());
   if (ended || !known.size) return "";
   const top = Math.max(...known.keys());
   if (top <= has) return members.length >= most ? `it has as many as it may have (${figure(most)})` : "";
   const times = known.get(top) / known.get(has), sure = sizes.some((one) => one.nodes === top && one.source === "observed");
-  return `${times > 1.05 ? "yes" : "hardly"}: ${figure(known.get(top), 3)} samples/s on ${figure(top)}, ${times.toFixed(1)} times as on ${figure(has)}${sure ? "" : " (a forecast)"}`;
+  return `${times > 1.05 ? "yes" : "hardly"}: ${figure(known.get(top), 3)} samples/s on ${figure(top)}, ${times.toFixed(1)} times those on ${figure(has)}${sure ? "" : " (a forecast)"}`;
 }
 
 const NAMED = 16;
-const some = (names) => `${names.slice(0, NAMED).join(" ")}${names.length > NAMED ? ` and ${figure(names.length - NAMED)} more` : ""}`;
+const some = (names) => `${[...names].sort().slice(0, NAMED).join(" ")}${names.length > NAMED ? ` and ${figure(names.length - NAMED)} more` : ""}`;
 
 /** Which nodes it has: those that train, and those whose worker starts. */
 export function placed({ members, nodes }) {
