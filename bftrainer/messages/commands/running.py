@@ -81,3 +81,10 @@ SOLVER = Diagnostic(
     "Mend it, or take one that works here: highs comes with bftrainer",
     "The program that solves the MILP is not installed, has no licence for so large a problem, or failed.",
 )
+NO_NAME = Diagnostic(
+    262,
+    "no user here has the number {number}, under which this process runs",
+    "Give the account that number here: in a container, by an entry of /etc/passwd",
+    "The batch system says by names whose jobs are whose. In a container, an account of the host has none: "
+    "see [The daemon in a container](install.md#the-daemon-in-a-container).",
+)

@@ -7,7 +7,8 @@ import pwd
 import re
 from collections.abc import Sequence
 
-from bftrainer.errors import SchedulerError
+from bftrainer.errors import BftrainerError, SchedulerError
+from bftrainer.messages.commands.running import NO_NAME
 
 USER = re.compile(r"(?![-#~])(?!\.\.?$)[^\s:/]+(?: [^\s:/]+)*")
 """Names that the system can know, also of a directory: alice@ad.example.org, EXAMPLE\\alice, EXAMPLE\\Jo Li.
@@ -16,8 +17,16 @@ MOST_LETTERS = 256
 
 
 def own_name() -> str:
-    """The user as whom the batch system knows us, whatever LOGNAME says."""
-    return pwd.getpwuid(os.geteuid()).pw_name
+    """The user as whom the batch system knows us, whatever LOGNAME says.
+
+    Raises:
+        BftrainerError: our number has no name here, as in a container whose user has that of the host's.
+    """
+    number = os.geteuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        raise BftrainerError(NO_NAME.say(number=number)) from None
 
 
 def as_user(prefix: Sequence[str], user: str, words: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from bftrainer.errors import BftrainerError, SchedulerError
 from bftrainer.model.machine import Pilot
 from bftrainer.schedulers.shared import pilot_job
 from bftrainer.schedulers.shared.pilot_job import Template
-from bftrainer.schedulers.shared.users import as_user
+from bftrainer.schedulers.shared.users import as_user, own_name
 from bftrainer.schedulers.slurm.pilot import START_S, PilotResources, command, failure
 from bftrainer.schedulers.slurm.queue.resources import Remaining
 from bftrainer.schedulers.slurm.rows import SlurmJobEnd
@@ -226,6 +226,12 @@ def test_why_a_pilot_failed_and_where_to_look(end: SlurmJobEnd, own: str, others
         found = failure(PILOT_JOB, pilot, end)
         assert said in found
         assert bool(said) == bool(found)
+
+
+def test_a_number_without_a_name_as_in_a_container_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000)
+    with pytest.raises(BftrainerError, match=r"4000000000.*BFT-262"):
+        own_name()
 
 
 def test_other_users() -> None:
