@@ -134,9 +134,9 @@ export function trainer({ place, feed, id, about, tell }) {
       ["speed", now.ended_at ? "" : now.rate === null ? "-" : `${figure(now.rate)} samples/s`], [`more ${now.unit}s`, own ? more({ ...own, ...now }) : ""],
       ["last change", last ? h("span", {}, link(`decisions/${last[0].id}`, clock(last[0].time)), `: ${last[1] === last[2] ? `other ${now.unit}s` : `from ${last[1]} to ${last[2]} ${now.unit}s`}, because: ${happened(last[0], name)}`) : ""],
       ["last pause", pause ? `${span(pause.pause_s)} at ${clock(pause.time)} (${KINDS[pause.kind] ?? pause.kind}), ${figure(pause.lost_steps)} steps lost` : ""],
-      ["all changes", past ? paid(past.pauses, now.unit) : ""], ["checkpoint", checkpoint(now)], ["done", work], ["step, epoch", `${figure(now.step)}, ${figure(now.epoch)}`],
+      ["all changes", past ? paid(past.pauses, now.unit) : ""], ["checkpoint", checkpoint(now)], ["done", `${work}; step ${figure(now.step)}, epoch ${figure(now.epoch)}`],
       ["batch", batch(now.metrics)], ["metrics", Object.entries(now.metrics).filter(([name]) => !adaptive(name)).map(([name, value]) => `${name} ${figure(value)}`).join(", ")],
-      ["user", now.user], ["submitted", clock(now.submitted_at)], ["its script was warned", (own?.warned ?? now.warned).join("; ")]]));
+      ["submitted", `${clock(now.submitted_at)} by ${now.user}`], ["its script was warned", (own?.warned ?? now.warned).join("; ")]]));
   }
 
   function whole() {
