@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,8 +47,8 @@ def others(
 ) -> list[list[RunPlan]]:
     """The runs that follow, in groups that go on at the same time, for a script of so many steps. `changed`:
     the step in which it has kept a value for the last time, after which it is to be stopped."""
-    late = min(max(length * 4 // 5, changed + 1), length - 1)
-    stops = tuple(sorted({max(1, length // 3), max(1, late)})) if length > 1 else ()
+    late = _uneven(min(max(length * 4 // 5, changed + 1), length - 1), length - 1)
+    stops = tuple(sorted({_uneven(length // 3, length - 2), late})) if length > 1 else ()
     plain = Directions(cut=cut)
     groups = [
         [
@@ -70,8 +71,9 @@ def others(
 
 
 def _changes(few: int, more: int, length: int, plain: Directions) -> RunPlan:
-    joins = max(1, length // 5)
-    early, late = max(joins + 1, length * 2 // 5), max(joins + 2, length * 7 // 10)
+    joins = _uneven(length // 5, length - 3)
+    early = _uneven(max(joins + 1, length * 2 // 5), length - 2)
+    late = _uneven(max(early + 1, length * 7 // 10), length - 1)
     kills = [(early, 1), (late, 0)] if length >= 5 else []
     begins = few if more > few else 1
     return RunPlan(
@@ -82,6 +84,13 @@ def _changes(few: int, more: int, length: int, plain: Directions) -> RunPlan:
         joins_after=joins,
         directions=replace(plain, holds=(joins,), kills=kills, kill_at_end=length),
     )
+
+
+def _uneven(step: int, most: int) -> int:
+    """A step, of up to `most`, after `step` that no small number divides: after every second, third or tenth
+    step scripts have just done what they do seldom, and lose nothing."""
+    step = max(1, step)
+    return next((later for later in range(step, most + 1) if math.gcd(later, 2 * 3 * 5 * 7) == 1), step)
 
 
 def sizes(spec: TrainerSpec) -> tuple[int, int]:

@@ -134,6 +134,7 @@ class Job(Ranks):
             self._channel.send("attached")
             tell_of_refusals(self._fail)
             _checks("watch")
+            _accumulates(asked=False)
             atexit.register(self._say_last)
 
     @property
@@ -147,19 +148,20 @@ class Job(Ranks):
         `stop_grace_s`. Not every rank need get the signal; `should_stop` says the same on all of them."""
         return self._stop.is_set()
 
-    def should_stop(self) -> bool:
+    def should_stop(self, *, saves: bool = False) -> bool:
         """Whether all ranks are to save and end now, as one of them has been told to stop.
 
-        Call it on all ranks after the same step: they exchange two integers. The answer is the same on all.
-        Under Horovod, whose own reset stops the others, it is `stopping`.
+        Call it on all ranks after the same step: they exchange three integers. The answer is the same on all.
+        Under Horovod, whose own reset stops the others, it is `stopping`. Where gradients of several batches
+        add up, it waits for the optimizer's step, for 64 batches at most. `saves`: a checkpoint is due now.
 
         Raises:
             RuntimeError: a rank is lost, or as `require_ranks`.
         """
         self.require_ranks()
-        mine = (self.stopping, self.stopping or self._state.age_s >= self.checkpoint_every_s)
-        stop, save = highest(mine)
-        self._agreed_stop, self._agreed_save = stop > 0, save > 0
+        due = saves or self.stopping or self._state.age_s >= self.checkpoint_every_s
+        stop, save, wait = highest((self.stopping, due, _accumulates(asked=due)))
+        self._agreed_stop, self._agreed_save = stop > wait, save > wait
         return self._agreed_stop
 
     def should_save(self) -> bool:
@@ -195,8 +197,7 @@ class Job(Ranks):
         return written
 
     def checkpointed(self) -> None:
-        """Note that a checkpoint has just been written by other means than `save`: the next is due in
-        `checkpoint_every_s`."""
+        """Note that other means than `save` wrote a checkpoint: the next is due in `checkpoint_every_s`."""
         self._state.saved_now()
         self._agreed_save = False
 
@@ -390,6 +391,18 @@ def _checks(what: str) -> None:
         from bftrainer.elastic.checks import replicas  # noqa: PLC0415
 
         getattr(replicas, what)()
+
+
+def _accumulates(*, asked: bool) -> bool:
+    """If `asked`, whether gradients wait for a further batch. In any case another one begins now."""
+    if "torch" not in sys.modules:
+        return False
+    from bftrainer.elastic.frameworks.pending_gradients import windows  # noqa: PLC0415
+
+    found = windows()
+    is_open = asked and found.are_open()
+    found.batch_begins()
+    return is_open
 
 
 def _rank() -> int:

@@ -188,6 +188,24 @@ def test_the_state_saved_at_a_stop_is_told_as_what_the_next_run_goes_on_from(
     assert heard == [("attached", None), ("left", 2)]
 
 
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_stop_and_a_checkpoint_wait_for_gradients_that_add_up(tmp_path: Path, every: int) -> None:
+    """They would be in no checkpoint: the next start would begin with the batch after theirs."""
+    job = Job(None, tmp_path)
+    net = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    said = []
+    for batch in range(1, 2 * every + 1):
+        net(torch.ones(1, 1)).sum().backward()
+        if batch % every == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+        if batch > every:
+            job._stop.set()
+        said.append((job.should_stop(), job.should_save()))
+    assert said == [*(2 * every - 1) * [(False, False)], (True, True)]
+
+
 RANK = """
 import os, sys, time
 import torch.distributed as dist

@@ -231,7 +231,7 @@ def test_how_many_samples_there_are_in_all_is_told(
 ) -> None:
     told: list[int | None] = []
     monkeypatch.setattr(Job, "progress", lambda _, *, of, **about: told.append(of))
-    monkeypatch.setattr(Job, "should_stop", lambda _: False)
+    monkeypatch.setattr(Job, "should_stop", lambda _, *, saves: False)
     elastic, module = callback(batch=12), SimpleNamespace(automatic_optimization=ends.pop("automatic", True))
     elastic.loader(range(65))
     own = {"max_epochs": -1, "max_steps": -1, "current_epoch": 0, "callback_metrics": {}, **ends}

@@ -63,7 +63,8 @@ def process(
     monkeypatch.setattr(Job, "folder", own or folder)
     monkeypatch.setattr(lightning, "attach", lambda _: job)
     monkeypatch.setattr(job, "listen_for_sigterm", lambda: None)
-    monkeypatch.setattr(job, "should_stop", lambda: False)
+    due: list[bool] = []
+    monkeypatch.setattr(job, "should_stop", lambda *, saves: due.append(saves))
     elastic = lightning.ElasticCallback(batch=4)
     options = {"monitor": "score", "filename": "{epoch}", **options}
     saving = pl.callbacks.ModelCheckpoint(dirpath=folder / "best", **options)
@@ -77,7 +78,7 @@ def process(
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    monkeypatch.setattr(job, "should_save", lambda: trainer.global_step in saves_at)
+    monkeypatch.setattr(job, "should_save", lambda: due[-1] or trainer.global_step in saves_at)
     loader = elastic.loader(range(4 * STEPS))
     try:
         trainer.fit(Scored(scores, killed_at), loader, ckpt_path=elastic.checkpoint)

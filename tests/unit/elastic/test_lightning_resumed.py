@@ -121,8 +121,7 @@ def process(
         **options,
     )
     leaves, taken = leave_after or 1000, trainer.fit_loop.epoch_loop.batch_progress
-    for asked in ("should_stop", "should_save"):
-        monkeypatch.setattr(job, asked, lambda: taken.total.ready >= leaves)
+    monkeypatch.setattr(Job, "stopping", property(lambda _: taken.total.ready >= leaves))
     module = Module(elastic)
     data = {"datamodule": module} if way == "module" else {"train_dataloaders": module.train_dataloader()}
     try:

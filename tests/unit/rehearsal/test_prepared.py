@@ -120,6 +120,8 @@ def test_what_happens_in_a_run_happens_within_its_steps_and_one_after_the_other(
     moments = [changes.joins_after, *(step for step, _ in changes.directions.kills)]
     assert moments == sorted(set(moments))
     assert moments[-1] <= max(length, 1)
+    if length >= 20:  # where a script that does something every k steps has just done it, it loses nothing
+        assert all(step % every for step in (*stops, *moments) for every in range(2, 11))
 
 
 def test_a_request_runs_in_the_copy_with_all_nodes_and_as_many_samples(tmp_path: Path) -> None:

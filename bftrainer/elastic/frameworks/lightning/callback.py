@@ -40,7 +40,7 @@ from bftrainer.elastic.frameworks.lightning.counts import (
 from bftrainer.elastic.frameworks.lightning.files import CheckpointFiles
 from bftrainer.elastic.frameworks.lightning.step_figures import StepFigures
 from bftrainer.elastic.frameworks.model_check import AsAtStart, Restored
-from bftrainer.elastic.frameworks.pending_gradients import OpenWindows
+from bftrainer.elastic.frameworks.pending_gradients import windows
 from bftrainer.elastic.frameworks.replica_check import SameWeights
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.rng import reseed_here
@@ -135,7 +135,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._files, self._data = CheckpointFiles(self._job), dict[str, str]()
         self._same = SameWeights(WEIGHTS_APART)
         self._restored: Restored | None = None
-        self._step_figures, self._windows = StepFigures(), OpenWindows(())
+        self._step_figures = StepFigures()
         self._figures: epoch_figures.Kept = {}  # of the epoch under way, up to the checkpoint
         self._logged: dict[str, Any] = {}  # the last of each figure before this start
 
@@ -246,7 +246,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         tell_of_validations(trainer, self._batches.steps, accumulates=self._accumulates)
         watch_batch_norm(pl_module, self._at_once)
         self._at_start = AsAtStart(pl_module)
-        self._windows = OpenWindows(getattr(trainer, "optimizers", ()))
+        windows().know(getattr(trainer, "optimizers", ()))
         self._job.listen_for_sigterm()
         after_each_batch(pl_module, lambda batch_idx: self.after_batch(trainer, pl_module, batch_idx))
 
@@ -264,7 +264,6 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             self._restored.require_unchanged(pl_module)
             resume_windows(trainer)
         self._restored = None
-        self._windows.batch_begins()
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -302,13 +301,11 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             of=None if steps is None else steps * self._batch,
             metrics=figures(trainer),
         )
-        stop = self._job.should_stop()
+        stop = self._job.should_stop(saves=self._files.are_many)
         if self._job.complete(samples):
             trainer.should_stop = True
-        elif (
-            (self._job.should_save() or self._files.are_many)
-            and not validates_next(trainer, batch_idx, self._batches.steps, self._cut.micro_batches)
-            and not self._windows.are_open()
+        elif self._job.should_save() and not validates_next(
+            trainer, batch_idx, self._batches.steps, self._cut.micro_batches
         ):
             self._save(trainer, step)
             if stop:
@@ -325,7 +322,6 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         leaves `fit` at once. Where something else ended the training, such as an early stopping, Lightning
         would train for a further epoch."""
         forget(pl_module)
-        self._windows.close()
         self._job.report(figures(trainer))
         epoch = trainer.current_epoch
         if self._batches is not None and epoch == trainer.max_epochs and trainer.max_steps == -1:
