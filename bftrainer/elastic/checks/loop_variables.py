@@ -15,7 +15,7 @@ import torch
 from bftrainer.elastic.loop.observers import StepObserver
 from bftrainer.elastic.process import warnings
 from bftrainer.elastic.process.warnings import script_frame
-from bftrainer.elastic.state.training_state import TrainingState
+from bftrainer.elastic.state.training_state import Stateful, TrainingState
 from bftrainer.messages.loop import LOOP_VARIABLES
 
 AFTER = (20, 200)
@@ -23,6 +23,7 @@ AFTER = (20, 200)
 FEW = 4
 """So many entries of a container are compared, and so many names are told."""
 SPREAD = 64
+PYTORCHS = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
 FROM_NONE: Mapping[Hashable, tuple[Hashable, ...]] = {"none": ("number", "tuple", "list")}
 """What a variable that was None is as a best value or a hidden state; a tensor is more often a batch or a
 loss."""
@@ -51,22 +52,23 @@ class ChangingVariables(StepObserver):
 
 
 class LoopVariables:
-    """What variables were when the loop began. `known`: objects that the run has, such as its models."""
+    """What variables were when the loop began. `known`: objects that the run has, such as its models. `own`:
+    those parts of it that the script has made."""
 
-    def __init__(self, known: Iterable[object]) -> None:
+    def __init__(self, known: Iterable[object], own: Iterable[Stateful] = ()) -> None:
         self._frame, _ = script_frame()
         self._known = {id(each) for each in known}
+        self._own = list(own)
         self._before = dict(self._found())
         self._told: set[str] = set()
         self._steps = 0
 
     @classmethod
-    def beside(cls, parts: Iterable[object]) -> LoopVariables:
+    def beside(cls, parts: Iterable[Stateful]) -> LoopVariables:
         """Those beside the parts of a run, which survive."""
         known = list(parts)
-        return cls(
-            [*known, *(p for part in known if isinstance(part, torch.nn.Module) for p in part.parameters())]
-        )
+        weights = [p for part in known if isinstance(part, torch.nn.Module) for p in part.parameters()]
+        return cls([*known, *weights], [part for part in known if not isinstance(part, PYTORCHS)])
 
     def stepped(self) -> str:
         """Count a step of this process; the warning if it is time to look and something new has changed."""
@@ -81,10 +83,21 @@ class LoopVariables:
             for name, (kind, was) in self._before.items()
             if name in now and now[name][0] in (kind, *FROM_NONE.get(kind, ())) and now[name][1] != was
         ]
+        if names:
+            kept = set(self._kept())
+            names = [name for name in names if not {("", now[name]), (name, now[name])} & kept]
         new = sorted(set(names) - self._told)
         self._told |= set(new)
         more = f" and {len(new) - FEW} more" if len(new) > FEW else ""
         return LOOP_VARIABLES.say(names=f"{', '.join(new[:FEW])}{more}") if new else ""
+
+    def _kept(self) -> Iterator[tuple[str, Hashable]]:
+        """What the script's own parts give as their state: a variable that is the same there is kept, even
+        if its object is another. A whole number may be the same by chance, so its name counts, too."""
+        for part in self._own:
+            state: object = part.state_dict()
+            for name, value in state.items() if isinstance(state, Mapping) else ():
+                yield str(name) if isinstance(value, int) else "", _fingerprint(value, self._known)
 
     def _found(self) -> Iterator[tuple[str, tuple[Hashable, Hashable]]]:
         if self._frame is None:

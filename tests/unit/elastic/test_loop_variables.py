@@ -81,6 +81,26 @@ def test_what_changes_is_named(script: Callable[[], str], names: str) -> None:
     assert (f"does not have them: {names}. " in told and "BFT-119" in told) if names else not told
 
 
+class Keeps:
+    """A part of a run that gives what it finds as its state."""
+
+    def __init__(self, state: Callable[[], dict[str, object]]) -> None:
+        self.state_dict = state
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        raise NotImplementedError
+
+
+def test_what_a_part_gives_as_its_state_is_kept_though_its_object_is_another() -> None:
+    history, best, seen, lost, stepped = [1.0], 9e9, 0, 0.5, 0
+    watched = LoopVariables.beside([MODEL, Keeps(lambda: {"h": list(history), "low": best, "seen": seen})])
+    for loss in (0.5, 0.4):
+        history.append(loss)
+        best, lost = min(best, loss), lost + loss
+        seen, stepped = seen + 1, stepped + 1  # the same by chance
+    assert "does not have them: lost, stepped. " in watched.changed()
+
+
 def test_each_name_is_told_once_and_at_few_steps() -> None:
     seen = 0
     watched = LoopVariables([])
