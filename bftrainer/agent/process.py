@@ -78,9 +78,13 @@ class Program:
             yield str(folder)
 
     def environment(self) -> dict[str, str]:
-        """The environment that the command gets, with this interpreter first on its PATH."""
+        """The environment that the command gets, with this interpreter first on its PATH.
+
+        Texts hash alike on all nodes and at every start: else `enumerate(set(words))` would number words in
+        another way after each change of nodes, and the weights would belong to other words.
+        """
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-        ours = {"PATH": path, "PYTHONUNBUFFERED": "1"}
+        ours = {"PATH": path, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0"}
         if COMPILED not in os.environ:
             ours[COMPILED] = compiled_folder()
         return {**os.environ, **ours, **self.env}

@@ -15,6 +15,26 @@ from bftrainer.elastic.process.channel import AGENT_GONE
 from bftrainer.elastic.programs import preload
 
 
+@pytest.mark.parametrize(("own", "is_same"), [({}, True), ({"PYTHONHASHSEED": "random"}, False)])
+def test_texts_hash_alike_in_all_processes_of_a_trainer_unless_its_spec_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, own: dict[str, str], *, is_same: bool
+) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "random")
+    program = Program(command=("python",), workdir=".", env=own)
+    words = "print(hash('a'), list({str(i) for i in range(40)}))"
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", words],
+            env=program.environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for _ in range(2)
+    }
+    assert (len(seen) == 1) is is_same
+
+
 def test_only_top_level_absolute_imports_are_done_beforehand(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
