@@ -255,7 +255,6 @@ SCRIPTS = (
         (
             "elastic/attach/collectives.py",
             "elastic/loop/evaluation.py",
-            "elastic/frameworks/data_check.py",
             "elastic/train/*.py",
         ),
         "64 MB of JSON, or tensors",

@@ -27,6 +27,7 @@ class JobState:
         self._folder, self._generation, self._trainer = folder, generation, trainer
         self._checkpoints: Checkpoints | None = None
         self._saved_at = time.monotonic()
+        self._data: dict[str, str] = {}  # see `replicas.data`
         self.resumed: int | None = None
         """The step of the checkpoint that was loaded last."""
 
@@ -50,6 +51,7 @@ class JobState:
         Raises:
             CheckpointError: the state cannot be read back.
         """
+        from bftrainer.elastic.checks.replicas import data  # noqa: PLC0415
         from bftrainer.elastic.state.checkpoint import CheckpointError  # noqa: PLC0415
 
         self.saved_now()  # what cannot be written is not tried again in every step
@@ -57,7 +59,7 @@ class JobState:
         if files is None:
             return False
         position = {"step": step, "samples": samples, "epoch": epoch, "cursor": 0}
-        snapshot = {"format": 1, "position": position, "parts": dict(state)}
+        snapshot = {"format": 1, "position": position, "parts": dict(state), "data": data(self._data)}
         written = files.save(snapshot, self._generation)
         if files.unreadable:
             raise CheckpointError(NOT_SAVED.say(why=files.error.splitlines()[0]))
@@ -74,6 +76,9 @@ class JobState:
         found = files.load() if files is not None else None
         if found is None:
             return None
+        from bftrainer.elastic.checks.replicas import data  # noqa: PLC0415
+
+        self._data = data(found.get("data", {}))
         self.resumed = found["position"]["step"]
         return dict(found["parts"])
 

@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
@@ -36,12 +36,12 @@ from bftrainer.elastic.checks.traces import (
     to_text,
     window_of,
 )
-from bftrainer.elastic.checks.whole_data import WholeData
+from bftrainer.elastic.checks.whole_data import SHARED, WholeData
 from bftrainer.elastic.horovod import place
 from bftrainer.elastic.process import warnings
 from bftrainer.elastic.process.channel import VARIABLE
 from bftrainer.elastic.process.warnings import note
-from bftrainer.messages.ranks import RANKS_APART
+from bftrainer.messages.ranks import DATA_CHANGED, RANKS_APART, RANKS_DATA
 
 TENSORS, EACH = 8, 2
 """Of so many of an optimizer's tensors so many elements are noted."""
@@ -97,7 +97,7 @@ class Replicas:
     """
 
     def __init__(self, store: Callable[[], Board], tell: Callable[[], None], data: WholeData) -> None:
-        self._open, self._tell, self._data = store, tell, data
+        self._open, self._tell, self.data = store, tell, data
         self._world = RanksNow(0, 1)
         self._store: Board | None = None
         self._stepped: list[_Stepped] = []
@@ -131,11 +131,12 @@ class Replicas:
         apart = [self._said(mine, rank, what) for mine, rank, what in found if isinstance(what, Apart)]
         if apart or (found and all(what is True for _, _, what in found)):
             self._warn("weights", apart[0] if apart else "")
-        same = [data for _, data in others.values()]
-        reads_all = len(same) == self._world.size - 1 and all(
-            each and each == self._data.mark for each in same
-        )
-        self._warn("data", self._data.told(self._world.size) if reads_all else "")
+        same, mine = [data for _, data in others.values()], self.data.mark
+        is_shared = mine.startswith(SHARED)
+        reads_all = len(same) == self._world.size - 1 and all(each and each == mine for each in same)
+        self._warn("data", self.data.told(self._world.size) if reads_all and not is_shared else "")
+        differs = is_shared and any(each.startswith(SHARED) and each != mine for each in same)
+        self._warn("ranks' data", RANKS_DATA.say() if differs else "")
 
     def _known(self, optimizer: torch.optim.Optimizer) -> _Stepped | None:
         for each in self._stepped:
@@ -151,9 +152,11 @@ class Replicas:
         places = list(_places(own))
         if known & {id(tensor()) for tensor, _, _ in places}:  # an optimizer within another one
             return None
-        self._data.is_stepped()
+        self.data.is_stepped()
         if self._world.rank == 0:
-            self._warn("epoch", self._data.uneven)
+            self._warn("epoch", self.data.uneven)
+            told = self.data.changed
+            self._warn("starts' data", DATA_CHANGED.say(difference=told) if told else "")
         layout = json.dumps([[list(p.shape), str(p.dtype)] for p in own])
         trace = Trace(hashlib.blake2b(layout.encode(), digest_size=8).hexdigest())
         self._stepped.append(_Stepped(weakref.ref(optimizer), places, trace))
@@ -162,7 +165,7 @@ class Replicas:
     def _publish(self) -> None:
         if self._store is None:
             self._store = self._open()
-        text = to_text([each.trace for each in self._stepped], self._data.mark)
+        text = to_text([each.trace for each in self._stepped], self.data.mark)
         self._store.set(_key(self._world.rank), text)
 
     def _others(self) -> Iterator[tuple[int, tuple[list[Trace], str]]]:
@@ -277,6 +280,15 @@ def look() -> None:
     found = _watched
     if found is not None and not found.is_over:
         _harmless(lambda: found.compare(at_end=True))
+
+
+def data(before: Mapping[str, str]) -> dict[str, str]:
+    """What the data set consists of that the ranks share, for a checkpoint. `before`: what the last one has,
+    with which it is compared at the first step, and which is kept where the ranks share none."""
+    if _watched is None:
+        return dict(before)
+    _watched.data.before = before
+    return _watched.data.shared or dict(before)
 
 
 def end() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -80,6 +81,20 @@ def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str | None:
         if not _alike(_read(here.get(name)), _read(there.get(name))):
             return f"{name} is {_shown(here, name)} here, {_shown(there, name)} there"
     return None
+
+
+def digest(found: Mapping[str, str]) -> int:
+    """The same on all ranks that have the same data, but for rounding."""
+    text = json.dumps(_rounded({name: json.loads(entry) for name, entry in found.items()}), sort_keys=True)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "big")
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return f"{value:.2g}" if isinstance(value, float) else value
 
 
 def data_sets(data: Any, name: str = PART, depth: int = 0) -> Iterator[tuple[str, Any]]:

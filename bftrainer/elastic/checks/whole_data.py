@@ -1,5 +1,5 @@
 """Finds the loader of the training data, and whether its rank reads all of the data by itself, or some of it
-twice in an epoch."""
+twice in an epoch, or another data set than other ranks or starts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 from torch.utils.data import (
@@ -18,22 +19,28 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from bftrainer.elastic.checks.same_data import entries
+from bftrainer.elastic.checks.same_data import difference, digest, entries
 from bftrainer.messages.ranks import EPOCH_FILLED_UP, EPOCH_NOT_EVEN, WHOLE_DATA
 
 FINGERPRINT = "_fingerprint"
 """What data sets of Hugging Face say of their content."""
+SHARED = "shared "
+"""So the mark of a data set begins of which each rank reads its share."""
 
 
 class WholeData:
     """Remembers which DataLoader was begun last, and looks at it when the first optimizer steps.
 
-    `mark`: a fingerprint of the data set, if the rank's loader goes through all of it; empty if not, or if
-    nothing is known of its content. `uneven`: what is warned of where ranks do not share an epoch evenly.
+    `mark`: a fingerprint of the data set, if the rank's loader goes through all of it, or through its share;
+    empty if not, or if nothing is known of its content. `uneven`: what is warned of where ranks do not share
+    an epoch evenly. `shared`: what a data set consists of that the ranks share, in short; `before`: the same
+    of the process that wrote the checkpoint.
     """
 
     def __init__(self) -> None:
         self.mark = self.uneven = ""
+        self.shared: dict[str, str] = {}
+        self.before: Mapping[str, str] = {}
         self._begun: weakref.ref[Any] | None = None
         self._is_known = False
 
@@ -56,9 +63,15 @@ class WholeData:
         loader = self._begun() if self._begun is not None else None
         if loader is not None:
             with contextlib.suppress(Exception):  # of a data set whose attributes cannot be read
-                self.mark = mark_of(loader)
+                self.shared = entries(loader) if _shard(loader) is not None else {}
+                self.mark = f"{SHARED}{digest(self.shared)}" if self.shared else mark_of(loader)
             with contextlib.suppress(Exception):  # of a sampler whose length is not known
                 self.uneven = uneven(loader)
+
+    @property
+    def changed(self) -> str | None:
+        """In what the data set is not that of the checkpoint; None: in nothing that is known."""
+        return difference(self.shared, self.before)
 
     def told(self, size: int) -> str:
         """What is warned of where all of `size` ranks read all of the same data."""
@@ -81,6 +94,15 @@ def mark_of(loader: Any) -> str:
     if found.keys() <= lengths:  # nothing is known of what is in it
         return ""
     return hashlib.blake2b(json.dumps(found, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def _shard(loader: Any) -> Any:
+    """What gives a rank its share of the loader's batches or samples; None: nothing does."""
+    batches: Any = getattr(loader, "batch_sampler", None)
+    if hasattr(batches, "batch_sampler"):  # accelerate's, around that of the script
+        return batches
+    sampler = getattr(batches, "sampler", None)
+    return sampler if isinstance(sampler, DistributedSampler) else None
 
 
 def uneven(loader: Any) -> str:

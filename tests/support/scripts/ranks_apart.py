@@ -17,7 +17,7 @@ from torch import distributed as dist
 from torch import nn
 from torch.distributed.algorithms.model_averaging.utils import average_parameters
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset, TensorDataset
 
 from bftrainer.elastic.checks import replicas
 from bftrainer.elastic.process import warnings
@@ -195,6 +195,12 @@ def all_data_on_each() -> None:
 
 def shared_data() -> None:
     loaded(DataLoader(POINTS, batch_size=16, sampler=DistributedSampler(POINTS)))
+
+
+def split_anew() -> None:
+    drawn = torch.randperm(len(POINTS), generator=torch.Generator().manual_seed(RANK)).tolist()
+    own = Subset(POINTS, drawn[:64])
+    loaded(DataLoader(own, batch_size=16, sampler=DistributedSampler(own)))
 
 
 def own_shares() -> None:

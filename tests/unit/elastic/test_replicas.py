@@ -38,6 +38,7 @@ WARNED = {
     "never_for_few_steps": APART,
     "never_in_one_of_two": APART,
     "all_data_on_each": READS_ALL,
+    "split_anew": "the ranks do not have the same training data",
 }
 TAKEN_BACK = ("averaged_every_50",)
 

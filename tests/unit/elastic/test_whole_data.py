@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +17,11 @@ from torch.utils.data import (
     RandomSampler,
     Subset,
     TensorDataset,
+    random_split,
 )
 
+from bftrainer.elastic.attach.checkpoints import JobState
+from bftrainer.elastic.checks import replicas
 from bftrainer.elastic.checks.whole_data import WholeData, mark_of, uneven
 
 POINTS = TensorDataset(torch.arange(64.0).reshape(16, 4))
@@ -88,6 +93,49 @@ def test_the_loader_that_was_begun_before_the_first_step_is_that_of_the_training
     assert len(list(later)) == 2
     found.is_stepped()
     assert found.mark == mark_of(train) != mark_of(later)
+
+
+def split(seed: int) -> Any:
+    return random_split(POINTS, [12, 4], generator=torch.Generator().manual_seed(seed))[0]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("shares", [False, True])
+def test_a_data_set_that_ranks_share_is_compared_with_that_of_the_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, shares: bool, seed: int
+) -> None:
+    """A rank that reads a data set of its own may have another one on another number of ranks."""
+    monkeypatch.setattr(DataLoader, "__iter__", DataLoader.__iter__)
+
+    def start(seed: int) -> str | None:
+        found = WholeData()
+        found.watch()
+        monkeypatch.setattr(replicas, "_watched", SimpleNamespace(data=found))
+        state = JobState(tmp_path, 1)
+        state.load()
+        sampler = DistributedSampler(split(seed), 2, 0) if shares else None
+        loader = DataLoader(split(seed), batch_size=2, sampler=sampler)
+        next(iter(loader))
+        found.is_stepped()
+        state.save({}, step=1, samples=2, epoch=0)
+        return found.changed
+
+    assert start(1) is None
+    told = start(seed)
+    assert ("indices is" in (told or "")) is (shares and seed == 2)
+
+
+def test_what_was_known_of_the_data_is_kept_over_a_start_on_one_rank(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for watched, shared in ((True, {"a": "[1]"}), (False, {}), (True, {"a": "[2]"})):
+        found = WholeData()
+        monkeypatch.setattr(replicas, "_watched", SimpleNamespace(data=found) if watched else None)
+        state = JobState(tmp_path, 1)
+        state.load()
+        found.shared = shared
+        state.save({}, step=1, samples=2, epoch=0)
+    assert found.changed == "a is 2 here, 1 there"
 
 
 def test_a_data_set_that_cannot_be_read_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
