@@ -73,6 +73,12 @@ def by_node(gpus: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
+@lru_cache(maxsize=2)
+def _sorted(pool: frozenset[str]) -> tuple[tuple[str, list[str]], ...]:
+    """The nodes with their GPUs, in order; a decision asks twice."""
+    return tuple(by_node(sorted(pool)).items())
+
+
 def counts_of(gpus: frozenset[str]) -> Mapping[str, int]:
     """How many GPUs each node has of these. Most trainers keep theirs from one decision to the next, and each
     decision asks several times."""
@@ -128,7 +134,8 @@ class _Board:
     @classmethod
     def of(cls, wants: Sequence[Want], kept: Allocation, pool: frozenset[str], rules: Rules) -> _Board:
         taken = NONE.union(*kept.values())
-        free = by_node(sorted(pool - taken))
+        left = {node: [gpu for gpu in own if gpu not in taken] for node, own in _sorted(pool)}
+        free = {node: own for node, own in left.items() if own}
         most = max(map(len, free.values()), default=0)
         levels: list[dict[str, None]] = [{} for _ in range(most + 1)]
         for node, gpus in free.items():
@@ -200,12 +207,14 @@ class _Board:
 
     def _admits(self, want: Want, node: str, *, several: bool) -> bool:
         """Whether a trainer may come to a node, on `several` nodes then or on this alone."""
-        others = self.on.get(node, set()) - {want.trainer}
-        return not any(
-            self.rules.strangers(want.user, self.user_of[t])
-            or self.rules.crowded(several, len(self.spread[t]) > 1)
-            for t in others
-        )
+        crowds, alike = self.rules.crowded(several, True), self.rules.users_share
+        for t in self.on.get(node, ()):  # a plain loop: it sees most nodes for most trainers
+            if t != want.trainer and (
+                (crowds and len(self.spread[t]) > 1)
+                or (not alike and self.rules.strangers(want.user, self.user_of[t]))
+            ):
+                return False
+        return True
 
     def _may_spread(self, want: Want, own: set[str]) -> bool:
         """Whether it may use further nodes, for all that is on those that it has."""

@@ -99,13 +99,11 @@ def _reach(ways: Sequence[Sequence[Way]], total: int) -> list[list[float]]:
         for way in own:
             if way.size not in sizes:  # the best comes first
                 sizes[way.size] = way.worth
-        after = reach[-1]
-        reach.append(
-            [
-                max((worth + after[n - size] for size, worth in sizes.items() if size <= n), default=NEVER)
-                for n in range(total + 1)
-            ]
-        )
+        after, most = reach[-1], [NEVER] * (total + 1)
+        for size, worth in sizes.items():
+            for n in range(size, total + 1):
+                most[n] = max(most[n], worth + after[n - size])
+        reach.append(most)
     return reach[::-1]
 
 

@@ -23,7 +23,7 @@ from bftrainer.model.gpus import node_of
 from bftrainer.model.policy import Share
 from bftrainer.model.problem import Allocation, Plan, Problem
 from bftrainer.model.trainer import Scalability, Trainer
-from bftrainer.performance.estimate import Estimates, SharedObservations, costs_of, estimates_of
+from bftrainer.performance.estimate import Estimates, costs_of, estimates_of
 
 NONE: frozenset[str] = frozenset()
 MOST_RAISED = 2
@@ -41,15 +41,17 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
     asked = candidates(ground, now)
     if not asked:
         return None, _entered(_allocated(state, {}), {}, now)
-    plan, target = _with_pairs(ground, asked, proposed(asked, state.active), now, solve)
+    known = estimates_of(asked, state.programs)
+    plan, target = _with_pairs(ground, asked, known, proposed(asked, state.active), now, solve)
     if ground.portion.whole and (lacking := _lacking(ground, asked, target, now)):
         cleared = _cleared(ground, asked, now)
         others = candidates(cleared, now)
-        other, there = _with_pairs(cleared, others, proposed(others, state.active), now, solve)
+        theirs = estimates_of(others, state.programs)
+        other, there = _with_pairs(cleared, others, theirs, proposed(others, state.active), now, solve)
         if _lacking(cleared, others, there, now) < lacking:
-            asked, plan, target = others, other, there
+            asked, known, plan, target = others, theirs, other, there
     own = by_user(asked)
-    state = _activated(replace(state, estimates=_learnt(asked, state.programs)), asked, target)
+    state = _activated(replace(state, estimates=_learnt(asked, known)), asked, target)
     plan = replace(
         plan,
         counts={id_: n for id_, n in plan.counts.items() if id_ in state.active},
@@ -95,10 +97,15 @@ def _cleared(state: State, asked: Sequence[Trainer], now: float) -> State:
 
 
 def _with_pairs(
-    state: State, asked: tuple[Trainer, ...], pairs: Sequence[Pair], now: float, solve: Solve
+    state: State,
+    asked: tuple[Trainer, ...],
+    known: tuple[Estimates, ...],
+    pairs: Sequence[Pair],
+    now: float,
+    solve: Solve,
 ) -> tuple[Plan, Allocation]:
     """The plan, and the nodes of each trainer, with those pairs that make it worth more."""
-    stated = problem_of(state, asked, now)
+    stated = problem_of(state, asked, now, known)
     plan, target = _whole_plan(state, asked, (), now, solve, stated) or (None, {})
     assert plan is not None  # noqa: S101  without pairs there is always one
     kept: tuple[Pair, ...] = ()
@@ -296,11 +303,11 @@ def _shares(plan: Plan, groups: NodeGroups) -> list[tuple[Mapping[int, int], fro
     return [({t: own[g] for t, own in plan.spread.items()}, nodes) for g, (_, nodes) in enumerate(groups)]
 
 
-def _learnt(candidates: tuple[Trainer, ...], programs: SharedObservations) -> dict[int, Estimates]:
+def _learnt(candidates: tuple[Trainer, ...], known: tuple[Estimates, ...]) -> dict[int, Estimates]:
     """What the plan assumes of the trainers that the engine learns about."""
     return {
         t.id: estimates
-        for t, estimates in zip(candidates, estimates_of(candidates, programs), strict=True)
+        for t, estimates in zip(candidates, known, strict=True)
         if t.spec.scalability is Scalability.AUTO
     }
 

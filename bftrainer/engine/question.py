@@ -21,7 +21,7 @@ from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Candidate, Cap, NodeGroup, Problem
 from bftrainer.model.trainer import Points, RescaleCosts, Trainer
 from bftrainer.performance import curve
-from bftrainer.performance.estimate import Estimates, competing, costs_of, limits
+from bftrainer.performance.estimate import Estimates, competing, costs_of, estimates_of, limits
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 LAST = 1e-6
@@ -31,8 +31,12 @@ LEAST = 0.01
 """A start counts for at least this part of T_fwd."""
 
 
-def problem_of(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Problem, NodeGroups]:
-    """The allocation problem over `trainers`, and its groups with their nodes (none if all are alike)."""
+def problem_of(
+    state: State, trainers: tuple[Trainer, ...], now: float, known: tuple[Estimates, ...] = ()
+) -> tuple[Problem, NodeGroups]:
+    """The allocation problem over `trainers`, and its groups with their nodes (none if all are alike).
+
+    `known`: what is estimated of the trainers, where that is at hand."""
     settings, pool = state.settings, state.pool
     t_fwd_s = settings.t_fwd_s
     if t_fwd_s is None:
@@ -40,7 +44,7 @@ def problem_of(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple
         t_fwd_s = survival.forward_time(state.survival, ages)
     groups = grouped(state, now, t_fwd_s)
     room = GpuRoom.of(pool) if any(t.spec.across for t in trainers) else GpuRoom()
-    every = competing(trainers, state.programs)
+    every = competing(trainers, known or estimates_of(trainers, state.programs), state.programs)
     factors = standing.factors(trainers, every, settings, now).tolist()
     return Problem(
         pool_size=len(pool),

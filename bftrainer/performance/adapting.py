@@ -9,6 +9,7 @@ choose on each number of nodes, and what that is worth.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
@@ -17,9 +18,9 @@ import numpy as np
 
 from bftrainer.model.trainer import AdaptingBatch, Observations, Points
 from bftrainer.performance.curve import Floats
-from bftrainer.performance.goodput import BatchLimits, GoodputError, GoodputModel, SystemModel
+from bftrainer.performance.goodput import BatchLimits, GoodputError, GoodputModel, SystemModel, efficiency
 from bftrainer.performance.goodput_fit import IterationTime, fit
-from bftrainer.performance.goodput_times import MeasuredSystem, measured, own_pace
+from bftrainer.performance.goodput_times import MeasuredSystem, OwnPaces, measured
 
 MISFIT = math.log(2)
 """By such a factor times may be off from their model, by the root mean square of its logarithm. Beyond it
@@ -28,6 +29,9 @@ they are of different models, say, and nothing follows from them."""
 OWN_MISFIT = math.log(1.3)
 """By such a factor a trainer's own times may be off from the model of all of its program. Beyond it others
 run another version of it, say with another model, and their times say nothing of this one's."""
+
+AT_ONCE = 32
+"""So many trainers of a program are looked at together: their tables are in a processor's cache."""
 
 Times = tuple[tuple[int, int, int, float], ...]
 """Times of steps: nodes, workers, the batch of a worker, and the seconds of each of its passes."""
@@ -89,22 +93,67 @@ def _tell_of(every: Times, own: Times) -> bool:
     return _rms(off - median(off.tolist())) <= OWN_MISFIT
 
 
-@lru_cache(maxsize=4096)
-def goodputs(batch: AdaptingBatch, version: VersionTimes, nodes: tuple[int, ...]) -> Points:
-    """The goodput on each of `nodes` (ascending), with the batch that is best there; empty: not known.
+@dataclass(frozen=True, slots=True)
+class AskedGoodput:
+    """A trainer whose batch adapts, and the numbers of nodes (ascending) on which its goodput is asked."""
 
-    It is 0 where there are more workers than the largest batch has samples.
+    batch: AdaptingBatch
+    version: VersionTimes
+    nodes: tuple[int, ...]
+
+
+def goodputs(asked: Sequence[AskedGoodput]) -> list[Points]:
+    """The goodput of each trainer on each of its nodes, with the batch that is best there; empty: not known.
+
+    It is 0 where there are more workers than the largest batch has samples. Trainers of one program are
+    looked at together, as thousands may be.
     """
-    system = system_of(version.times)
-    if system is None or batch.noise is None or not nodes:
-        return ()
-    limits = BatchLimits(initial=batch.initial, most=batch.most, local_most=batch.most_at_once)
-    seen = max(workers for _, workers, *_ in (*version.times, *version.own))
-    own = own_pace(system, np.array(version.own)) if version.own else None
+    found: list[Points] = [()] * len(asked)
+    alike: dict[object, list[int]] = {}
+    for i, one in enumerate(asked):
+        own = one.batch
+        if one.nodes and own.noise is not None:
+            limits = own.initial, own.most, own.most_at_once, own.workers
+            alike.setdefault((one.version.times, _most_seen(one.version), limits), []).append(i)
+    for those in alike.values():
+        for begin in range(0, len(those), AT_ONCE):
+            some = those[begin : begin + AT_ONCE]
+            for i, points in zip(some, _together([asked[i] for i in some]), strict=True):
+                found[i] = points
+    return found
+
+
+def _most_seen(version: VersionTimes) -> int:
+    """The most workers with which one of these steps was measured."""
+    return max(_most_workers(version.times), _most_workers(version.own))
+
+
+@lru_cache(maxsize=4096)
+def _most_workers(times: Times) -> int:
+    return max((workers for _, workers, *_ in times), default=0)
+
+
+def _together(asked: Sequence[AskedGoodput]) -> Iterator[Points]:
+    """The goodputs of trainers that have times of their program, limits and workers in common."""
+    batch, version = asked[0].batch, asked[0].version
+    system, seen = system_of(version.times), _most_seen(version)
+    sizes, column = np.unique(np.concatenate([one.nodes for one in asked]), return_inverse=True)
     try:
-        model = GoodputModel(system, limits, batch.noise, seen)
-        n = np.array(nodes)
-        found = model.best(n, n * batch.workers, own).goodput
+        if system is None:
+            raise GoodputError("no model")
+        limits = BatchLimits(initial=batch.initial, most=batch.most, local_most=batch.most_at_once)
+        of = GoodputModel(system, limits, 0.0, seen).options(sizes, sizes * batch.workers)
     except GoodputError:
-        return ()
-    return tuple(zip(nodes, found.tolist(), strict=True)) if found[0] > 0 else ()
+        yield from ((),) * len(asked)
+        return
+    which = np.repeat(np.arange(len(asked)), [len(one.nodes) for one in asked])
+    nodes, speed = sizes[column], of.speed[:, column]
+    if any(one.version.own for one in asked):
+        workers = np.minimum(nodes * batch.workers, seen)
+        paces = OwnPaces.of(system, [one.version.own for one in asked])
+        speed = speed / paces.slower(which, nodes, workers, of.batch[:, column])
+    noise = np.array([one.batch.noise for one in asked])[which]
+    best = (speed * efficiency(noise, batch.initial, of.total[:, column])).max(axis=0).tolist()
+    for one in asked:
+        rates, best = best[: len(one.nodes)], best[len(one.nodes) :]
+        yield tuple(zip(one.nodes, rates, strict=True)) if rates[0] > 0 else ()

@@ -9,7 +9,7 @@ see `fit`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from statistics import median
@@ -118,17 +118,18 @@ def estimates_of(trainers: tuple[Trainer, ...], programs: SharedObservations) ->
     unknown = any(_unknown(t, programs) and not observe.sizes(t.observed) for t in trainers)
     typical = typical_speed(trainers, programs) if unknown else 1.0
     seen = {key: _Seen(programs.get(key, NOTHING)) for key in {t.spec.program for t in trainers}}
-    return tuple(_estimates(t, seen[t.spec.program], typical) for t in trainers)
+    return _with_goodputs(trainers, [_speeds(t, seen[t.spec.program], typical) for t in trainers], seen)
 
 
-def competing(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tuple[Estimates, ...]:
-    """The estimates with which trainers compete for nodes, in order: those of `estimates_of`, but a trainer
+def competing(
+    trainers: tuple[Trainer, ...], found: tuple[Estimates, ...], programs: SharedObservations
+) -> tuple[Estimates, ...]:
+    """The estimates with which trainers compete for nodes, in order: those `found` by `estimates_of`, but one
     that was measured counts as no slower than it would if it had not been, where one competes that was not.
 
     Else it would lose its nodes by being measured, to trainers of which nothing worse is known, and its place
     in the queue would mean nothing: a first window is often slow, and half of all are below the median.
     """
-    found = estimates_of(trainers, programs)
     auto = [t for t in trainers if t.spec.scalability is Scalability.AUTO]
     unmeasured = [t for t in auto if not observe.sizes(t.observed)]
     if not unmeasured or len(unmeasured) == len(trainers):
@@ -194,7 +195,8 @@ def estimates(t: Trainer, programs: SharedObservations, typical: float) -> Estim
 
     `typical` are the samples/s on one node that are assumed where nothing is known.
     """
-    return _estimates(t, _Seen(programs.get(t.spec.program, NOTHING)), typical)
+    seen = _Seen(programs.get(t.spec.program, NOTHING))
+    return _with_goodputs((t,), [_speeds(t, seen, typical)], {t.spec.program: seen})[0]
 
 
 class _Seen:
@@ -205,23 +207,37 @@ class _Seen:
         self.times = cache(lambda name: adapting.times_of(seen, name))
 
 
-def _estimates(t: Trainer, shared: _Seen, typical: float) -> Estimates:
+def _with_goodputs(
+    trainers: Sequence[Trainer], speeds: Sequence[Estimates], seen: Mapping[tuple[str, ...], _Seen]
+) -> tuple[Estimates, ...]:
+    """The estimates with goodputs where batches adapt."""
+    found, places, asked = [dict(own) for own in speeds], [], []
+    for t, own in zip(trainers, found, strict=True):
+        if t.batch is None or t.spec.scalability is Scalability.GIVEN:
+            continue
+        for name, estimate in own.items():
+            shared, own_times = seen[t.spec.program].times(name), adapting.times_of(t.observed, name)
+            version = adapting.version_of(shared, own_times)
+            asked.append(adapting.AskedGoodput(t.batch, version, tuple(n for n, _ in estimate.points)))
+            places.append((own, name))
+    for (own, name), goodput in zip(places, adapting.goodputs(asked), strict=True):
+        own[name] = replace(own[name], goodput=goodput)
+    return tuple(found)
+
+
+def _speeds(t: Trainer, shared: _Seen, typical: float) -> Estimates:
+    """The estimates of one trainer without goodputs."""
     spec = t.spec
     if spec.scalability is Scalability.GIVEN:
         return {name: Estimate(points, spec.n_max) for name, points in given_curves(spec).items()}
-    own = _Seen(t.observed)
 
     def on(name: str | None, points: Points) -> Estimate:
         if name is not None and not points:
             return Estimate((), 0)  # it cannot use this class
-        for seen in (shared, own):
-            here = seen.levels(name)
+        for here in (shared.levels(name), fit.levels(observe.sizes(t.observed, name))):
             estimate = fit.estimated(here, points, spec.n_min, spec.n_max, typical, spec.sizes)
             points = estimate.points
-        if t.batch is None:
-            return estimate
-        version = adapting.version_of(shared.times(name), own.times(name))
-        return replace(estimate, goodput=adapting.goodputs(t.batch, version, tuple(n for n, _ in points)))
+        return estimate
 
     return {name: on(name, points) for name, points in given_curves(spec).items()}
 

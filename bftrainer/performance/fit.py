@@ -130,7 +130,9 @@ def fit(seen: Levels, prior: Points, n_max: int) -> Fit:
         elif reach > x0:
             c1 = max(c1, -0.9 * v0 / (reach - x0))
         c0 = v0 - c1 * x0
-        w = sigma**-2 / np.maximum(1.0, abs(v - c0 - c1 * x) / sigma / HUBER)
+        before, w = w, sigma**-2 / np.maximum(1.0, abs(v - c0 - c1 * x) / sigma / HUBER)
+        if (w == before).all():
+            break
     cov = (float(1 / total + x0**2 / known), float(-x0 / known), float(1 / known))
     found = Fit(prior, 1.0 / unit, float(c0), float(c1), cov, nodes, rates, errors, np.zeros(len(seen)))
     return replace(found, off=np.log(rates / found.model(nodes)))

@@ -25,6 +25,8 @@ FULL = (1, 2, 3, 4)
 """Batches that fill the memory so often are compared, too: goodput drops where one more step is needed."""
 ROUNDING = 1e-8
 """What a batch may lie above a whole number by the error of a division alone."""
+AS_GOOD_AS_INFINITE = 1e300
+"""With such a noise scale each batch is as efficient as any, as with an infinite one."""
 MOST_GAMMA = 10.0
 """Gamma's upper bound: with 10, the longer of two times counts within 8 %."""
 
@@ -94,13 +96,6 @@ class IterationTimes(Protocol):
         """T_iter, in s."""
 
 
-class OwnSlowness(Protocol):
-    """What says how much longer a trainer's iterations take than its program's."""
-
-    def slower(self, nodes: Numbers, workers: Numbers, batch: Numbers) -> Floats:
-        """The program's T_iter times this is the trainer's."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
     """Batches that a trainer may use, in samples.
@@ -152,15 +147,29 @@ def noise_scale(initial: int, sqr: float, var: float) -> float:
     return initial * var / sqr if sqr > 0 else math.inf
 
 
-def efficiency(phi: float, initial: int, batch: Numbers) -> Floats:
+def efficiency(phi: Numbers, initial: int, batch: Numbers) -> Floats:
     """EFFICIENCY (equation 7): progress per sample with global batch M, relative to m0."""
-    sizes = np.asarray(batch, float)
-    return np.ones_like(sizes) if math.isinf(phi) else np.asarray((phi + initial) / (phi + sizes))
+    noise = np.minimum(phi, AS_GOOD_AS_INFINITE)
+    return np.asarray((noise + initial) / (noise + np.asarray(batch, float)))
 
 
 def gain(phi: float, initial: int, batch: Numbers) -> Floats:
     """AdaScale's r (equation 5): how many steps with m0 a step with M counts; scales the learning rate."""
     return np.asarray(efficiency(phi, initial, batch) * np.asarray(batch, float) / initial)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """Batches to choose from for numbers of workers, as arrays of shape (candidates, *workers).
+
+    `batch` of a worker (m), its `accumulation` (s), the `total` M, and `speed` in samples/s, 0 where so many
+    workers cannot have it.
+    """
+
+    batch: npt.NDArray[np.int64]
+    accumulation: npt.NDArray[np.int64]
+    total: npt.NDArray[np.int64]
+    speed: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,24 +227,31 @@ class GoodputModel:
         total = np.asarray(workers) * np.asarray(batch) * (np.asarray(accumulation) + 1)
         return np.asarray(speed * efficiency(self.phi, self.limits.initial, total))
 
-    def best(self, nodes: Numbers, workers: Numbers, own: OwnSlowness | None = None) -> BatchChoice:
-        """The batches of highest goodput on so many workers of so many nodes, of those of `batches`, at the
-        `own` pace of a trainer, if it is not that of the system.
+    def best(self, nodes: Numbers, workers: Numbers) -> BatchChoice:
+        """The batches of highest goodput on so many workers of so many nodes, of those of `batches`.
 
         Raises:
             GoodputError: no worker, no node, or more nodes than workers.
+        """
+        of = self.options(nodes, workers)
+        found = (
+            of.speed if self.phi is None else of.speed * efficiency(self.phi, self.limits.initial, of.total)
+        )
+        best = np.argmax(found, axis=0)[np.newaxis]
+        return BatchChoice(*(np.take_along_axis(x, best, 0)[0] for x in (found, of.batch, of.accumulation)))
+
+    def options(self, nodes: Numbers, workers: Numbers) -> BatchOptions:
+        """The batches from which `best` chooses; the same for every noise scale.
+
+        Raises:
+            GoodputError: as `best`.
         """
         nodes, workers = np.broadcast_arrays(np.asarray(nodes), np.asarray(workers))
         if not np.all((nodes >= 1) & (nodes <= workers)):
             raise GoodputError(f"{workers} workers on {nodes} nodes; each node has one or more")
         sizes = (tuple(nodes.ravel().tolist()), tuple(workers.ravel().tolist()), workers.shape)
         noiseless = replace(self, phi=None if self.phi is None else 0.0)
-        batch, accumulation, total, speed = _options(noiseless, *sizes)
-        if own is not None:
-            speed = speed / own.slower(nodes, np.minimum(workers, self.seen), batch)
-        found = speed if self.phi is None else speed * efficiency(self.phi, self.limits.initial, total)
-        best = np.argmax(found, axis=0)[np.newaxis]
-        return BatchChoice(*(np.take_along_axis(x, best, 0)[0] for x in (found, batch, accumulation)))
+        return _options(noiseless, *sizes)
 
     @cached_property
     def alone(self) -> float:
@@ -256,15 +272,15 @@ class GoodputModel:
 @lru_cache(maxsize=256)
 def _options(
     model: GoodputModel, nodes: tuple[int, ...], workers: tuple[int, ...], shape: tuple[int, ...]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
-    """The `batches` of so many workers, with the global one of each and its samples/s, 0 if not possible.
+) -> BatchOptions:
+    """The `batches` of so many workers.
 
     The noise changes with each epoch; all this stays, for every trainer of a program.
     """
     n, k = (np.array(sizes).reshape(shape) for sizes in (nodes, workers))
     batch, accumulation, possible = batches(model.limits, k, 1 if model.phi is None else CANDIDATES)
     speed = np.where(possible, model.throughput(n, k, batch, accumulation), 0.0)
-    return batch, accumulation, k * batch * (accumulation + 1), speed
+    return BatchOptions(batch, accumulation, k * batch * (accumulation + 1), speed)
 
 
 def batches(

@@ -24,6 +24,7 @@ REACH = (1.0, 1.0, 2.0)
 NOISE = 1e-3
 """The variance of measured times, relative to that of what the model is off by: they are nearly exact."""
 Numbers = npt.ArrayLike
+Ints = npt.NDArray[np.int64]
 Places = tuple[Floats, ...]
 """Sizes in the dimensions nodes, workers and batch of a worker, see `_places`."""
 
@@ -62,28 +63,52 @@ def measured(fitted: SystemModel, observed: Sequence[IterationTime]) -> Measured
 
 
 @dataclass(frozen=True, eq=False)
-class OwnPace:
-    """How much longer than those of its program a trainer's iterations take: `factor`, and what its own
-    measurements say beside, `at` and `weights` as in `MeasuredSystem`, the weights of shape (measured,)."""
+class OwnPaces:
+    """How much longer than those of its program each of T trainers' iterations take: `factors`, shape (T,),
+    and what its own measurements say beside, `at` and `weights` as in `MeasuredSystem`, each of shape
+    (most measured, T); those that a trainer does not have weigh 0."""
 
-    factor: float
+    factors: Floats
     at: Places
     weights: Floats
 
-    def slower(self, nodes: Numbers, workers: Numbers, batch: Numbers) -> Floats:
-        """The program's T_iter times this is the trainer's."""
-        alike = _alike(_places(nodes, workers, batch), self.at)
-        return np.asarray(self.factor * np.exp(alike @ self.weights))
+    @classmethod
+    def of(cls, program: MeasuredSystem, owns: Sequence[Sequence[tuple[int, int, int, float]]]) -> OwnPaces:
+        """From nodes, workers, batch of a worker and T_iter (s) of each measurement of each trainer."""
+        counts = [len(own) for own in owns]
+        *sizes, seconds = np.array([time for own in owns for time in own], float).reshape(-1, 4).T
+        off = np.log(seconds / program.iteration_time(*sizes))
+        common = [median(own.tolist()) if len(own) else 0.0 for own in np.split(off, np.cumsum(counts)[:-1])]
+        trainer = np.repeat(np.arange(len(owns)), counts)
+        which = np.concatenate([np.arange(count) for count in counts]), trainer
+        shape = max(counts), len(owns)
 
+        def table(values: Floats, beyond: float) -> Floats:
+            found = np.full(shape, beyond)
+            found[which] = values
+            return found
 
-def own_pace(program: MeasuredSystem, own: Floats) -> OwnPace:
-    """The pace of a trainer relative to its program's, from nodes, workers, batch of a worker and T_iter (s)
-    of each of its own measurements, shape (measured, 4)."""
-    *sizes, seconds = own.T
-    off = np.log(seconds / program.iteration_time(*sizes))
-    common = median(off.tolist())
-    at = _places(*sizes)
-    return OwnPace(math.exp(common), at, np.linalg.solve(_covariance(at), off - common))
+        at = tuple(table(place, 1.0) for place in _places(*sizes))
+        rest, real = table(off - np.array(common)[trainer], 0.0), table(np.ones(len(off)), 0.0)
+        alike = real * real[:, np.newaxis]
+        for place in at:
+            alike = alike * np.minimum(place / place[:, np.newaxis], place[:, np.newaxis] / place)
+        matrices = np.moveaxis(alike, 2, 0) + NOISE * np.eye(shape[0])
+        weights = np.linalg.solve(matrices, rest.T[..., np.newaxis])[..., 0].T
+        return cls(np.exp(common), at, np.asarray(weights, np.float64))
+
+    def slower(self, which: Ints, nodes: Numbers, workers: Numbers, batch: Numbers) -> Floats:
+        """The program's T_iter times this is that of trainer `which`; all of shapes that broadcast."""
+        places = _places(nodes, workers, batch)
+        inverse = tuple(1 / place for place in places)
+        said = np.zeros(())
+        for i, weight in enumerate(self.weights):
+            alike = weight[which]
+            for place, back, at in zip(places, inverse, self.at, strict=True):
+                own = at[i, which]
+                alike = alike * np.minimum(place / own, back * own)
+            said = said + alike
+        return np.asarray(self.factors[which] * np.exp(said))
 
 
 def _covariance(at: Places) -> Floats:

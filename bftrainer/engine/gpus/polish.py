@@ -111,7 +111,8 @@ class _Step:
 class _Board:
     """Who has how many GPUs of which node, `now` (in `total` so many), and `held` before. Trainers go by
     their place in `holders`. `on` each node are these now, and those `had` GPUs there; `eager` are those that
-    would gain by more, most first; `touched` are nodes that are shared out otherwise than at first."""
+    would gain by more, most first, and `gains` by how much; `touched` are nodes that are shared out otherwise
+    than at first."""
 
     holders: Sequence[GpuHolder]
     ground: Ground
@@ -122,6 +123,7 @@ class _Board:
     total: list[int]
     on: dict[str, set[int]]
     had: dict[str, list[int]]
+    gains: list[float]
     eager: list[int]
     touched: set[str]
 
@@ -139,22 +141,22 @@ class _Board:
                 had[node].append(j)
         movable = {node: n for node, n in sizes.items() if node not in ground.still}
         total = [sum(own.values()) for own in now]
-        board = cls(holders, ground, tidy, movable, held, now, total, on, had, [], set())
-        board.rank()
+        gains = [0.0] * len(holders)
+        board = cls(holders, ground, tidy, movable, held, now, total, on, had, gains, [], set())
+        board.rank(range(len(holders)))
         return board
 
-    def rank(self) -> None:
-        """Find out who would gain most by a GPU more, of the next ones that a window may give."""
+    def rank(self, changed: Iterable[int]) -> None:
+        """Find out who would gain most by a GPU more, of the next ones that a window may give, now that
+        these have others."""
         room = 2 * max(self.sizes.values(), default=0)
-        gains = []
-        for j, h in enumerate(self.holders):
+        for j in changed:
             size = self.total[j]
-            ahead = h.alone[size + 1 : size + room + 1]
+            ahead = self.holders[j].alone[size + 1 : size + room + 1]
             own = self.worth(j)
-            gain = max([(worth - own) / n for n, worth in enumerate(ahead, 1)], default=0.0)
-            if gain > 0:
-                gains.append((-gain, j))
-        self.eager = [j for _, j in sorted(gains)]
+            self.gains[j] = max([(worth - own) / n for n, worth in enumerate(ahead, 1)], default=0.0)
+        ranked = sorted((-gain, j) for j, gain in enumerate(self.gains) if gain > 0)
+        self.eager = [j for _, j in ranked]
 
     def worth(self, j: int) -> float:
         """What a trainer is worth now, less what its nodes cost."""
@@ -221,7 +223,7 @@ class _Board:
             return _Step(0.0, spent, got.proven)
         for j, way in zip(who, got.chosen, strict=True):
             self._set(j, nodes, way)
-        self.rank()
+        self.rank(who)
         return _Step(sum(way.worth for way in got.chosen) - before, spent, got.proven)
 
     def _set(self, j: int, nodes: Sequence[str], way: Way) -> None:
@@ -254,9 +256,12 @@ class _Board:
         ways = []
         for counts, n, on in self._boxes(j, nodes, out):
             wide = len(out) + on > 1
-            worth = h.worth(size + n, wide=wide) - self.tidy * (len(out) + on)
-            if worth > window.NEVER and not (wide and crowded) and _whole(h, counts, nodes, held):
-                ways.append(Way(worth, counts, n, wide))
+            if wide and crowded:
+                continue
+            row = h.across if wide else h.alone
+            worth = row[size + n] if size + n < len(row) else window.NEVER
+            if worth > window.NEVER and (not h.whole or _whole(h, counts, nodes, held)):
+                ways.append(Way(worth - self.tidy * (len(out) + on), counts, n, wide))
         caps = tuple(i for i, cap in enumerate(self.ground.caps) if h.trainer in cap.trainers)
         meets = frozenset(place for place, i in enumerate(who) if i in near)
         return Region(h.user, ways, meets, caps)
@@ -316,6 +321,4 @@ class _Board:
 
 def _whole(h: GpuHolder, counts: window.Counts, nodes: Sequence[str], held: Mapping[str, int]) -> bool:
     """Whether a trainer on whole nodes has none of its nodes in part, but as it has them already."""
-    if not h.whole:
-        return True
     return all(n in (0, h.whole, held.get(node, 0)) for n, node in zip(counts, nodes, strict=True))

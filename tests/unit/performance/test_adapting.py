@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer.daemon.answers.views.trainers import scalability_view
@@ -55,9 +56,14 @@ def times(seen: Observations) -> adapting.Times:
     return adapting.times_of(seen, None)
 
 
+def goodputs_of(batch: AdaptingBatch, version: adapting.VersionTimes, nodes: tuple[int, ...]) -> Points:
+    (found,) = adapting.goodputs([adapting.AskedGoodput(batch, version, nodes)])
+    return found
+
+
 def goodputs(batch: AdaptingBatch, seen: Observations, nodes: tuple[int, ...]) -> Points:
     """Of a trainer whose program is its own."""
-    return adapting.goodputs(batch, adapting.VersionTimes(times(seen)), nodes)
+    return goodputs_of(batch, adapting.VersionTimes(times(seen)), nodes)
 
 
 def test_what_a_run_reports_of_its_batch_is_taken_over() -> None:
@@ -135,8 +141,27 @@ def test_times_of_others_of_the_program_are_brought_to_the_trainers_own_speed() 
     for every in (seen(), seen(sizes=(2, 4))):
         version = adapting.version_of(times(every), times(seen(slower=2.0, sizes=(1,))))
         assert not version.alone
-        assert dict(adapting.goodputs(BATCH, version, nodes)) == pytest.approx(alike, rel=0.02)
+        assert dict(goodputs_of(BATCH, version, nodes)) == pytest.approx(alike, rel=0.02)
     assert adapting.version_of(times(seen()), ()) == adapting.VersionTimes(times(seen()))
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.sampled_from([(), (1,), (2, 4), (1, 2, 4)]), min_size=2, max_size=6), st.randoms())
+def test_trainers_that_are_looked_at_together_have_the_goodputs_that_each_has_alone(
+    own: list[tuple[int, ...]], rng: random.Random
+) -> None:
+    every = times(seen(sizes=(1, 2, 4, 8)))
+    asked = []
+    for sizes in own:
+        measured = times(seen(slower=rng.uniform(0.8, 1.25), sizes=sizes))
+        batch = replace(BATCH, noise=rng.choice((None, 0.0, 500.0, 1e30)), workers=rng.choice((1, 2)))
+        nodes = tuple(sorted(rng.sample(range(1, 40), rng.randint(0, 8))))
+        asked.append(adapting.AskedGoodput(batch, adapting.version_of(every, measured), nodes))
+    together = adapting.goodputs(asked)
+    for one, found in zip(asked, together, strict=True):
+        (alone,) = adapting.goodputs([one])
+        assert [n for n, _ in found] == [n for n, _ in alone] == list(one.nodes if alone else ())
+        assert [rate for _, rate in found] == pytest.approx([rate for _, rate in alone], rel=1e-12)
 
 
 def test_one_model_is_fitted_for_all_trainers_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +190,7 @@ def test_where_a_trainer_is_off_its_program_its_own_times_are_followed() -> None
     version = adapting.version_of(times(seen()), times(own))
     assert version == adapting.VersionTimes(times(seen()), times(own))
     plain, found = (
-        dict(adapting.goodputs(BATCH, these, (1, 2, 4)))
+        dict(goodputs_of(BATCH, these, (1, 2, 4)))
         for these in (adapting.VersionTimes(times(seen())), version)
     )
     assert [found[n] / plain[n] for n in (1, 2, 4)] == pytest.approx([1, 1 / 1.25, 1], rel=0.05)
