@@ -33,23 +33,42 @@ class Preconditioner:
         self._steps: float | None = None
         self.is_known = False
         """Whether the optimiser has stepped in this process."""
-        self._divisors: dict[int, torch.Tensor] | None = None
+        self._factors: dict[int, torch.Tensor] | None = None
 
     def stepped(self) -> None:
         """The optimiser has stepped."""
-        self.is_known, self._divisors = True, None
+        self.is_known, self._factors = True, None
         self._steps = None if self._steps is None else self._steps + 1
 
     def apply(self, gradients: Gradients) -> list[torch.Tensor]:
         """The gradients, pre-conditioned; without those of parameters that were never stepped."""
-        if self._divisors is None:
-            self._divisors = self._found()
-        if not self._divisors:
+        if self._factors is None:
+            self._factors = self._found()
+        if not self._factors:
             return [as_real(g.detach()) for _, g in gradients]
         pairs = [
-            (as_real(g.detach()), by) for p, g in gradients if (by := self._divisors.get(id(p))) is not None
+            (as_real(g.detach()), by) for p, g in gradients if (by := self._factors.get(id(p))) is not None
         ]
-        return list(torch._foreach_div([g for g, _ in pairs], [by for _, by in pairs])) if pairs else []
+        return list(torch._foreach_mul([g for g, _ in pairs], [by for _, by in pairs])) if pairs else []
+
+    def apply_to_both(
+        self, before: Sequence[torch.Tensor], gradients: Sequence[tuple[torch.Tensor, torch.Tensor]]
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """As `apply`, of copies of these gradients from `before` and of themselves. The copies are changed,
+        and the factors are used up: new memory would take longer than all that is computed here."""
+        factors, self._factors = self._factors or self._found(), None
+        if not factors:
+            return [as_real(old) for old in before], [as_real(g.detach()) for _, g in gradients]
+        known = [
+            (as_real(old), as_real(g.detach()), factors[id(p)])
+            for (p, g), old in zip(gradients, before, strict=True)
+            if id(p) in factors
+        ]
+        olds, now, scaled = ([one[i] for one in known] for i in range(3))
+        if known:
+            torch._foreach_mul_(olds, scaled)
+            torch._foreach_mul_(scaled, now)
+        return olds, scaled
 
     def _found(self) -> dict[int, torch.Tensor]:
         found: dict[int, torch.Tensor] = {}
@@ -59,9 +78,14 @@ class Preconditioner:
             if key is None:
                 continue
             known = [(p, state) for p, state in states if key in state]
-            roots = torch._foreach_sqrt([as_real(state[key]) for _, state in known])
+            # float16 does not reach as far as one over a small root
+            squares = [as_real(state[key]) for _, state in known]
+            roots = torch._foreach_sqrt(
+                [square.to(torch.promote_types(square.dtype, torch.bfloat16)) for square in squares]
+            )
             torch._foreach_mul_(roots, self._unbiased(key, group, known[0][1]))
             torch._foreach_add_(roots, group.get("eps", 1e-8))
+            torch._foreach_reciprocal_(roots)
             found |= {id(p): root for (p, _), root in zip(known, roots, strict=True)}
         return found
 

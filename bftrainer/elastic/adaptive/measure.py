@@ -223,14 +223,13 @@ class StepMeasurer(StepObserver):
                 self._keep(self._share.total, is_part=False)
             return
         gradients = self._gradients()
-        now = self._conditioned.apply(gradients)
         if kept is not None and len(kept[0]) == len(gradients):
             before, scale, samples, is_part = kept
-            pairs = [(p, a) for (p, _), a in zip(gradients, before, strict=True)]
-            old = self._conditioned.apply(pairs)
+            old, now = self._conditioned.apply_to_both(before, gradients)
             aa, bb = squared_norm(old), squared_norm(now)
-            apart = squared_norm(torch._foreach_sub(old, now)) if now else aa
-            numbers = torch.stack([aa, bb, scale, self._factor(aa.device), apart])
+            if now:
+                torch._foreach_sub_(old, now)
+            numbers = torch.stack([aa, bb, scale, self._factor(aa.device), squared_norm(old)])
             rest = self._share.total - (samples if is_part else 0)
             self._records.append(_Record(numbers, 1, samples, float(rest), is_part))
 
