@@ -63,11 +63,20 @@ def planned(
     gap = NEAR if len(state.pool) > LARGE else state.settings.milp_gap
     if not groups and not _near(best, first.bound, gap):
         enough = first.bound - max(gap, relax.EXACT) * max(1.0, abs(first.bound))
-        best = polished(
-            holders_of(state, trainers, price), best, ground_of(state, question), enough=enough, tries=TRIES
-        )
-        best = replace(best, worth=price.total(best.target))
+        holders, ground = holders_of(state, trainers, price), ground_of(state, question)
+        starts = [best, *([] if len(state.pool) > LARGE else _as_held(holders, question, price))]
+        better = [polished(holders, start, ground, enough=enough, tries=TRIES) for start in starts]
+        best = max((replace(one, worth=price.total(one.target)) for one in better), key=lambda one: one.worth)
     return _told(first, best, state.settings.milp_gap), best.target
+
+
+def _as_held(holders: Sequence[GpuHolder], question: Problem, price: Price) -> list[PolishedPlacement]:
+    """The placement in which all keep what they hold, if they may: where counts have made some grow, these
+    may no longer lose the GPUs with which they keep others from growing."""
+    target = {holder.trainer: holder.held for holder in holders}
+    worth = price.total(target)
+    full = any(sum(len(target.get(t, ())) for t in cap.trainers) > cap.n_max for cap in question.caps)
+    return [] if full or worth == float("-inf") else [PolishedPlacement(worth, target)]
 
 
 def _near(found: PolishedPlacement, bound: float, gap: float) -> bool:

@@ -294,6 +294,24 @@ def test_the_search_for_better_placements_keeps_the_caps_of_users() -> None:
     assert not (got[1] | got[2]).keys() & got[3].keys()
 
 
+def test_who_keeps_another_from_growing_gives_way_though_counts_would_have_it_grow() -> None:
+    """One trainer has three nodes more by the counts, which are worth its pause together only. With these it
+    may not leave the node on which it is in the way."""
+    flat, steep = ((1, 10.0), (5, 20.0), (8, 20.0), (17, 30.0)), ((1, 10.0), (7, 90.0))
+    pause = RescaleCosts(up=Cost(stall_s=50.0))
+    pool = frozenset(gpu for i in range(8) for gpu in gpus_of(f"n{i}", 4))
+    held = {1: ("n0:0", *gpus_of("n1", 4)), 2: ("n0:1", "n0:2"), 3: ("n0:3",)}
+    curves, costs = (flat, steep, ((1, 1.0),)), (pause, RescaleCosts(), RescaleCosts())
+    active = {}
+    for (id_, own), curve, cost in zip(held.items(), curves, costs, strict=True):
+        spec = make_spec(n_max=curve[-1][0], curve=curve, gpus=True, costs=cost)
+        spec = replace(spec, scalability=Scalability.GIVEN)
+        active[id_] = Trainer(id=id_, spec=spec, submitted_at=0.0, nodes=frozenset(own), members=own)
+    state = State(settings=GPUS, pool=pool, active=active, since=dict.fromkeys(pool, 0.0))
+    _, after = decide(state, 0.0, solve)
+    assert [len(after.active[id_].nodes) for id_ in (1, 2)] == [4, 7]
+
+
 def on_one_side(before: Trainer, after: Trainer) -> bool:
     return after.nodes <= before.nodes or after.nodes >= before.nodes
 
