@@ -2,7 +2,7 @@
 
 At each moment the tasks that are ready are looked at in their order. A task goes to the device that its
 worker used before if that is free; to another free one if it starts earlier there, with the move; and waits
-otherwise.
+otherwise. A device that is kept for a job starts no other task that would delay the job's next iteration.
 """
 
 from __future__ import annotations
@@ -53,20 +53,21 @@ which its model is leaving."""
 JOB = np.dtype(
     [
         *(("first", "i8"), ("end", "i8"), ("left", "i8"), ("done", "i8"), ("missing", "i8")),
-        *(("move", "f8"), ("model", "f8"), ("exchange", "f8"), ("ended", "f8")),
+        *(("move", "f8"), ("model", "f8"), ("exchange", "f8"), ("ended", "f8"), ("late", "?")),
     ]
 )
 """A job: its first worker and the one after its last, iterations left and done, tasks of this one that have
-not ended, the times of a move and an exchange, the model's memory, and when it ended (inf: not yet)."""
+not ended, the times of a move and an exchange, the model's memory, when it ended (inf: not yet), and whether
+its devices are kept for it."""
 DEVICE = np.dtype(
     [
         *(("running", "i8"), ("free", "f8"), ("resident", "f8"), ("largest", "f8"), ("at_home", "i8")),
-        *(("wait", "f8"), ("stamp", "i8"), ("idle", "i8"), ("place", "i8")),
+        *(("wait", "f8"), ("stamp", "i8"), ("idle", "i8"), ("place", "i8"), ("kept", "i8")),
     ]
 )
 """A device: the worker that runs (-1: none) and until when; memory of models, and of the largest task; how
 many tasks are ready here; what it owes to tasks before the one looked at, in the look `stamp`; a device that
-is idle, and the place of this one among these."""
+is idle, and the place of this one among these; the job that it is kept for (-1: none)."""
 TASK = np.dtype([("slot", "i8"), ("iteration", "i8"), ("device", "i8"), ("start", "f8"), ("moved", "?")])
 """A planned task."""
 Records = NDArray[Any]
@@ -144,12 +145,43 @@ def _finish(t: Timetable, device: int) -> int:
 
 
 @_compiled
+def _again(t: Timetable, job: int, now: float) -> float:
+    """When a job's next iteration can begin, if its tasks wait for their devices only; inf: a worker has no
+    device yet."""
+    last = now
+    for slot in range(t.jobs[job].first, t.jobs[job].end):
+        worker, home = t.workers[slot], t.devices[t.workers[slot].home]
+        if worker.home < 0:
+            return np.inf
+        if worker.phase == RUNNING:
+            last = max(last, home.free)
+        elif worker.phase == WAITING:
+            last = max(last, max(home.free, now) + worker.seconds)
+    return float(last + t.jobs[job].exchange)
+
+
+@_compiled
+def _is_kept(t: Timetable, slot: int, device: int, start: float) -> bool:
+    """Whether a device is kept for another job, whose next task the worker's would delay. Jobs that have such
+    devices do not wait for each other: two could do so for ever."""
+    job = t.devices[device].kept
+    if job < 0 or t.jobs[t.workers[slot].job].late or t.jobs[job].left == 0:
+        return False
+    return bool(start + t.workers[slot].seconds > _again(t, job, start))
+
+
+@_compiled
 def _start(w: ReadyTasks, t: Timetable, r: Records, slot: int, device: int, start: float) -> None:
     """Plan a worker's task."""
     _mark(w, t, slot, -1)
     moved, job = t.workers[slot].home != device, t.workers[slot].job
     if moved:
-        t.workers[slot].left = t.workers[slot].home
+        left = t.workers[slot].home
+        if left >= 0 and t.devices[left].kept == job:
+            t.devices[left].kept = -1
+        if t.jobs[job].late and t.devices[device].kept < 0:
+            t.devices[device].kept = job
+        t.workers[slot].left = left
         t.devices[device].resident += t.jobs[job].model
         t.devices[device].largest = max(t.devices[device].largest, t.workers[slot].memory)
         t.workers[slot].home = device
@@ -169,13 +201,15 @@ def _start(w: ReadyTasks, t: Timetable, r: Records, slot: int, device: int, star
 
 
 @_compiled
-def _elsewhere(w: ReadyTasks, t: Timetable, slot: int, apart: bool, capacity: float) -> int:
+def _elsewhere(w: ReadyTasks, t: Timetable, slot: int, start: float, apart: bool, capacity: float) -> int:
     """The idle device for a worker that moves, with the fewest tasks that are ready there; -1: none."""
     job, best = t.workers[slot].job, -1
     for place in range(w.number[1]):
         device = t.devices[place].idle
         largest = max(t.devices[device].largest, t.workers[slot].memory)
         if t.devices[device].resident + t.jobs[job].model + largest > capacity:
+            continue
+        if _is_kept(t, slot, device, start):
             continue
         if best >= 0 and (t.devices[device].at_home, device) >= (t.devices[best].at_home, best):
             continue
@@ -188,6 +222,21 @@ def _elsewhere(w: ReadyTasks, t: Timetable, slot: int, apart: bool, capacity: fl
         if free:
             best = device
     return best
+
+
+@_compiled
+def _at_home(t: Timetable, slot: int, now: float, stamp: int) -> tuple[int, float, float]:
+    """A worker's own device if its task can start there now, or -1; when it can, as far as that is known; and
+    what the device owes to tasks before it."""
+    home = t.workers[slot].home
+    if home < 0:
+        return -1, np.inf, 0.0
+    owed = t.devices[home].wait if t.devices[home].stamp == stamp else 0.0
+    if t.devices[home].running >= 0:
+        return -1, max(t.devices[home].free, now) + owed, owed
+    if _is_kept(t, slot, home, now):
+        return -1, np.inf, owed
+    return home, now, owed
 
 
 @_compiled
@@ -213,18 +262,14 @@ def _look(
             if not w.flag[rank]:
                 continue
             slot = w.order[rank]
-            home, device, start, at_home, owed = t.workers[slot].home, -1, now, np.inf, 0.0
-            if home >= 0:
-                owed = t.devices[home].wait if t.devices[home].stamp == stamp else 0.0
-                at_home = max(t.devices[home].free, now) + owed
-                if t.devices[home].running < 0:
-                    device = home
+            home, start = t.workers[slot].home, now
+            device, at_home, owed = _at_home(t, slot, now, stamp)
             if device < 0:
                 move = t.jobs[t.workers[slot].job].move
                 start = max(now, t.workers[slot].ready + move)
                 pays = weigh and t.workers[slot].lost + at_home - t.workers[slot].ready > move
                 if (start < at_home or pays) and start < until and (reserve or start <= now):
-                    device = _elsewhere(w, t, slot, apart, capacity)
+                    device = _elsewhere(w, t, slot, start, apart, capacity)
             if device >= 0:
                 _start(w, t, r, slot, device, start)
                 heapq.heappush(heap, (t.devices[device].free, device))

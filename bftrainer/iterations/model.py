@@ -66,12 +66,14 @@ class PlanRules:
         apart: A job's workers stay on distinct devices.
         weigh: A worker also moves once its tasks have waited longer than the move takes, since the last one;
             without, only if this one task starts earlier (as the paper has it).
+        keep: Devices of jobs that would end last start no task that delays their next one.
         interval_s: How far ahead a plan reaches (s).
     """
 
     gamma_s_per_gb: float = 0.8
     apart: bool = True
     weigh: bool = False
+    keep: bool = False
     interval_s: float = 60.0
 
 

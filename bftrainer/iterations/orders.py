@@ -69,12 +69,16 @@ def longest_remaining(jobs: JobsWaiting) -> Floats:
 
 def shortest_guarded(jobs: JobsWaiting) -> Floats:
     """Jobs that end soonest first, but for those that would end last of all if they had to wait."""
-    end = max(float(jobs.work.sum()) / jobs.devices, float(jobs.remaining.max(initial=0.0)))
-    late = jobs.remaining >= GUARD * end
-    keys: Floats = np.where(late, -jobs.remaining, jobs.remaining - HYSTERESIS * jobs.interval_s * jobs.ran)[
-        jobs.job
-    ]
+    sooner = jobs.remaining - HYSTERESIS * jobs.interval_s * jobs.ran
+    keys: Floats = np.where(would_end_last(jobs), -jobs.remaining, sooner)[jobs.job]
     return keys
+
+
+def would_end_last(jobs: JobsWaiting) -> Flags:
+    """The jobs that would end last of all if they had to wait."""
+    end = max(float(jobs.work.sum()) / jobs.devices, float(jobs.remaining.max(initial=0.0)))
+    late: Flags = jobs.remaining >= GUARD * end
+    return late
 
 
 ORDERS: Mapping[str, Order] = {

@@ -18,7 +18,7 @@ from bftrainer.iterations.model import (
     PlanRules,
     SharedDevices,
 )
-from bftrainer.iterations.orders import JobsWaiting, Order
+from bftrainer.iterations.orders import JobsWaiting, Order, would_end_last
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,17 @@ def plan(state: SharedState, order: Order) -> tuple[PlannedTasks, SharedState]:
     slots, jobs = waiting_jobs(state)
     ranked = slots[np.argsort(order(jobs), kind="stable")] if len(slots) else slots
     workers["rank"][ranked] = np.arange(len(ranked))
+    late = state.arrived[would_end_last(jobs)] if state.rules.keep else np.zeros(0, np.int64)
+    table.jobs["late"] = np.isin(np.arange(len(state.jobs)), late)
     fastest = workers["seconds"][slots].min(initial=state.rules.interval_s)
     records = np.empty(int(len(devices) * (state.rules.interval_s / fastest + 2)), kernel.TASK)
     for field in ("largest", "at_home", "stamp"):
         devices[field] = 0
     placed = workers[(workers["home"] >= 0) & (workers["phase"] != kernel.OVER)]
+    own = placed[table.jobs["late"][placed["job"]]]
+    devices["kept"] = -1
+    first = np.argsort(-own["rank"], kind="stable")  # of two, the one that comes first
+    devices["kept"][own["home"][first]] = own["job"][first]
     np.maximum.at(devices["largest"], placed["home"], placed["memory"])
     count = kernel.plan_interval(
         *table,

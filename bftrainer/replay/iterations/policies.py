@@ -24,12 +24,14 @@ class IterationPolicy:
         partial: Workers go back through parts of the layers.
         gang: A job's workers run all at once, each with a device to itself.
         apart: A job's workers stay on distinct devices.
+        keep: Devices are kept for jobs that would end last (`PlanRules.keep`).
     """
 
     order: str
     partial: bool = False
     gang: bool = False
     apart: bool = True
+    keep: bool = False
 
 
 POLICIES: Mapping[str, IterationPolicy] = {
@@ -39,7 +41,9 @@ POLICIES: Mapping[str, IterationPolicy] = {
     **{f"full-{order}": IterationPolicy(order) for order in ORDERS},
     "jigsaw": IterationPolicy("product", partial=True),
     "jigsaw-literal": IterationPolicy("product", partial=True, apart=False),
-    **{f"partial-{order}": IterationPolicy(order, partial=True) for order in ORDERS if order != "product"},
+    "partial-las": IterationPolicy("las", partial=True),
+    "partial-longest": IterationPolicy("longest", partial=True, keep=True),
+    "partial-shortest": IterationPolicy("shortest", partial=True, keep=True),
 }
 """Tiresias, Gandiva, Jigsaw with a job's workers apart and as written, and what these consist of."""
 
@@ -62,7 +66,8 @@ def replay(
     if policy.gang:
         choose = in_order(ORDERS[policy.order]) if policy.order else packed
         return gang(jobs, devices, rules, choose, progress)
-    return share(jobs, devices, replace(rules, apart=policy.apart), ORDERS[policy.order], progress)
+    rules = replace(rules, apart=policy.apart, keep=policy.keep)
+    return share(jobs, devices, rules, ORDERS[policy.order], progress)
 
 
 def figures_of(replayed: JobsReplayed, devices: int) -> dict[str, Any]:

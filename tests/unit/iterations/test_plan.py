@@ -33,6 +33,7 @@ RULES = st.builds(
     gamma_s_per_gb=st.floats(0, 2),
     apart=st.booleans(),
     weigh=st.booleans(),
+    keep=st.booleans(),
     interval_s=st.sampled_from([1.0, 3.0]),
 )
 
@@ -138,3 +139,24 @@ def test_a_plan_changes_nothing_that_it_is_given() -> None:
     assert (first[0].start == second[0].start).all()
     assert state.table.jobs["left"][0] == 900
     assert first[1].table.jobs["left"][0] < 900
+
+
+def test_a_device_that_is_kept_starts_no_task_that_delays_the_job() -> None:
+    """The last job's own tasks take 0.1 and 0.2 s: beside them short tasks have room, long ones have not."""
+    last = IterationJob(
+        arrival=0.0,
+        tasks=(IterationTask(0.1, 1.0), IterationTask(0.2, 1.0)),
+        iterations=100,
+        model_gb=0.01,
+    )
+    others = [
+        IterationJob(arrival=0.0, tasks=(IterationTask(s, 1.0),), iterations=n, model_gb=0.01)
+        for s, n in ((0.05, 100), (0.5, 5))
+    ]
+    ends = {}
+    for keep in (False, True):
+        rules = PlanRules(gamma_s_per_gb=0.0, keep=keep, interval_s=5.0)
+        _, state = planned([last, *others], rules, "longest", SharedDevices(2, 10.0))
+        ends[keep] = state.table.jobs["ended"]
+    assert ends[True][0] == pytest.approx(20.0) and ends[False][0] > 21.0
+    assert ends[True][1] < 15.0, "it trains beside"
