@@ -19,6 +19,7 @@ import torch.distributed as dist
 from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.members.rendezvous import FORM_TIMEOUT_S, CalledOff, Rendezvous
 from bftrainer.elastic.members.sockets import Address, cut, listening
+from bftrainer.elastic.process.background import calling
 
 FOREVER = timedelta(days=7)
 """The time-out of operations whose waiting `Patience` bounds."""
@@ -204,7 +205,7 @@ class Group:
     def _in_background(self, what: Callable[[], None]) -> None:
         if sys.is_finalizing():  # no thread starts any more, and the system closes what is open
             return
-        threading.Thread(target=what, name="bftrainer-close", daemon=True).start()
+        threading.Thread(target=calling()(what), name="bftrainer-close", daemon=True).start()
 
     def _drop(self) -> None:
         self.backend = None
@@ -382,4 +383,5 @@ class Waiter:
     def _run(self) -> None:
         while (given := self._works.get()) is not None:
             held, limit, outcome = given
-            outcome.put(self._wait(held.pop(), limit))  # which holds the work no longer, see `Pending`
+            with calling():
+                outcome.put(self._wait(held.pop(), limit))  # which holds the work no longer, see `Pending`

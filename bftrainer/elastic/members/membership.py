@@ -26,6 +26,7 @@ from bftrainer.elastic.members.nccl import accelerate
 from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.members.rendezvous import CalledOff, Rendezvous
 from bftrainer.elastic.process import startup_times
+from bftrainer.elastic.process.background import calling
 from bftrainer.elastic.process.channel import AGENT_GONE, Channel, Orders
 
 
@@ -191,7 +192,10 @@ class Membership:
                     )
                 )
                 threading.Thread(
-                    target=self._form, args=(published, self._rendezvous), name="bftrainer-form", daemon=True
+                    target=calling()(self._form),
+                    args=(published, self._rendezvous),
+                    name="bftrainer-form",
+                    daemon=True,
                 ).start()
             self._changed.notify_all()
 

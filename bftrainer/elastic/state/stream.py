@@ -25,6 +25,7 @@ import torch
 import torch.distributed as dist
 
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
+from bftrainer.elastic.process.background import calling
 from bftrainer.elastic.state.chain import Passage
 from bftrainer.elastic.state.packing import from_bytes, to_bytes
 from bftrainer.elastic.state.training_state import TrainingState
@@ -225,7 +226,8 @@ class Stream:
                 if job is None:
                     return
                 if self._group.failure is None:
-                    job()
+                    with calling():
+                        job()
             except Exception as error:  # noqa: BLE001  whatever it is, all ranks have to learn of it
                 self._group.fail(repr(error))
             finally:

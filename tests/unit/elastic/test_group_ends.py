@@ -78,3 +78,22 @@ batches = iter(run)
 next(batches)
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=240)
+
+
+def test_a_process_does_not_end_amid_a_call_in_the_background() -> None:
+    """C++ would abort it: a thread that comes back from there finds no interpreter any more."""
+    script = """
+import threading, time, torch
+from bftrainer.elastic.process.background import calling
+torch.set_num_threads(1)
+a = torch.randn(700, 700)
+begun = threading.Event()
+def work():
+    while True:
+        with calling():
+            begun.set()
+            a @ a
+threading.Thread(target=work, daemon=True).start()
+begun.wait()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=240)
