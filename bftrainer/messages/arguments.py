@@ -205,7 +205,7 @@ SYNC_BATCH_NORM = Diagnostic(
     "the model has SyncBatchNorm, whose forward pass exchanges statistics by itself",
     "Take BatchNorm or GroupNorm, or launcher: torchrun",
     "Where a node is lost in this exchange, or has no samples in a step, all others wait until one is taken "
-    "for hung. See [Batch normalisation](your-script.md#batch-normalisation).",
+    "for hung. See [Batch normalisation](your-script.md#batch-normalisation-batchnorm).",
 )
 NO_OPTIMIZER = Diagnostic(
     173,

@@ -195,5 +195,5 @@ NORM_SHARES = Diagnostic(
     "{cure}. Or take GroupNorm or LayerNorm, or one number of nodes",
     "It compares the samples that a rank computes at once, so that other weights come out on other numbers "
     "of nodes. Of a single sample it has nothing to compare, and may end the script. See "
-    "[Batch normalisation](your-script.md#batch-normalisation).",
+    "[Batch normalisation](your-script.md#batch-normalisation-batchnorm).",
 )

@@ -46,7 +46,7 @@ class Metrics:
         self.solve = seconds("solve", "Time to make a plan.", QUICK)
         self.actions = counter("actions", "What trainers were told to do.", "kind")
         self.ended = counter("trainers_ended", "Trainers that ended.", "status")
-        self.rescales = counter("rescales", "Memberships that trainers went on with.", "kind")
+        self.rescales = counter("rescales", "Changes of nodes after which trainers went on.", "kind")
         self.pauses = seconds("pause", "How long a member stood still in a rescale.", SLOW, "kind")
         self.lost_steps = counter("lost_steps", "Steps that were done and had to be done again.")
         self.polls = counter("polls", "Looks at the scheduler.", "result")
