@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.state.stream import Roll, Stream
@@ -32,9 +33,12 @@ def on_two_ranks(work: Callable[[Group], T], generation: int = 1) -> tuple[T, T]
         finally:
             group.close()
 
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.submit(rank, 0), pool.submit(rank, 1)
-        return first.result(90), second.result(90)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            first, second = pool.submit(rank, 0), pool.submit(rank, 1)
+            return first.result(90), second.result(90)
+    finally:  # PyTorch keeps one for the process: of two threads, one's stays for what is compiled later
+        DistributedDataParallel._active_ddp_module = None
 
 
 def streamed(group: Group, state: TrainingState) -> None:

@@ -25,13 +25,13 @@ def test_what_tests_need_is_installed_before_the_first_of_them_runs() -> None:
 
 
 def test_daemons_are_attacked_and_fuzzed_in_every_run_and_longer_in_the_night() -> None:
-    for target, seconds in (("test", 60), ("nightly", 900)):
+    for target, seconds in (("test", 60), ("nightly", 300)):
         said = dry_run(target)
         assert "tests/hostile" in said and f"FUZZ_SECONDS={seconds} " in said
 
 
 def test_the_night_measures_what_main_jobs_notice() -> None:
-    assert "slurm_impact.py --mix $mix --seeds 1-2 --again --check" in dry_run("nightly")
+    assert "slurm_impact.py --mix $mix --seeds 1 --again --check" in dry_run("nightly")
 
 
 def test_the_night_runs_what_takes_longer_on_a_real_slurm() -> None:
