@@ -25,6 +25,10 @@ class UnsureError(SchedulerError):
     """The answer to an order was lost: it may be carried out nonetheless."""
 
 
+class CrowdedError(UnsureError):
+    """The scheduler takes no jobs for a while, whoever's they are; this one it may take later."""
+
+
 class StoreError(BftrainerError):
     """The database cannot be read or written; nothing of the transaction was kept."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from weakref import WeakValueDictionary
 
-from bftrainer.errors import KeptError, NoRoomError, SchedulerError, UnsureError
+from bftrainer.errors import CrowdedError, KeptError, NoRoomError, SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot
 from bftrainer.nodes import lifecycle
 from bftrainer.nodes.lifecycle import HELD, NodePhase, NodeRecord, Records
@@ -200,7 +200,7 @@ class Pilots:
                 self.tell("submitted", [pilot], "")
             except UnsureError as error:
                 self.tell("unsure", [pilot], str(error))
-                self._unanswered(pilot.user, str(error))
+                self._unanswered(pilot.user, error)
             except SchedulerError as error:
                 self.tell("refused", [pilot], str(error))
                 self._refused(pilot, error)
@@ -212,12 +212,15 @@ class Pilots:
             await self.cancel([pilot])  # it was let go while it was submitted
         return refused
 
-    def _unanswered(self, user: str, reason: str) -> None:
-        """A submission was not answered. It ran as its user, which may have stopped it: others go on."""
+    def _unanswered(self, user: str, error: UnsureError) -> None:
+        """A submission was not answered. It ran as its user, which may have stopped it: others go on. What
+        it printed may be forged, so a scheduler that takes no jobs spares this user alone."""
+        full, reason = isinstance(error, CrowdedError), str(error)
         if user:
-            self.quarantine.bar(user, reason)
+            (self.quarantine.rest if full else self.quarantine.bar)(user, reason)
         else:
-            self._everywhere = self._everywhere.more(self.clock.now(), reason)
+            now, found = self.clock.now(), self._everywhere
+            self._everywhere = found.as_all(now, reason) if full else found.more(now, reason)
 
     def _refused(self, pilot: Pilot, error: SchedulerError) -> None:
         """A submission failed: for its node, its user, or, if it was the daemon's own, everywhere."""

@@ -18,6 +18,8 @@ from bftrainer.ports import Clock
 BACKOFF_S = 5.0
 """A failure is tried again so much later, twice as much after every further one, `MAX_BACKOFF_S` at most."""
 MAX_BACKOFF_S = 300.0
+FULL_S = 60.0
+"""So long at most where the scheduler takes no jobs at all, which is no user's own doing."""
 OFTEN = 4
 """So many failures within `RECENT_S` count against a user everywhere."""
 RECENT_S = 60.0
@@ -44,6 +46,10 @@ class Refusals:
     def more(self, now: float, reason: str) -> Refusals:
         """It was refused once more."""
         return Refusals(self.count + 1, now + backoff_s(BACKOFF_S, self.count, MAX_BACKOFF_S), reason)
+
+    def as_all(self, now: float, reason: str) -> Refusals:
+        """It was refused as all would have been: however often, it is tried again within `FULL_S`."""
+        return Refusals(self.count + 1, now + backoff_s(BACKOFF_S, self.count, FULL_S), reason)
 
     def kept(self, now: float) -> Refusals:
         """What of it may still count."""
@@ -139,6 +145,13 @@ class Quarantine:
         if found.until <= now:  # what was under way then says nothing more
             self._users[user] = found.more(now, reason)
             self.hit(user, reason)
+
+    def rest(self, user: str, reason: str) -> None:
+        """A user gets no pilots for a moment, though it has done nothing: the scheduler takes no jobs."""
+        now = self.clock.now()
+        found = self._users.get(user, NONE)
+        if found.until <= now:
+            self._users[user] = found.as_all(now, reason)
 
     def nodes(self) -> dict[str, str]:
         """Node -> why nobody's pilots are submitted for it at the moment."""

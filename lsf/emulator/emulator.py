@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from bftrainer.state_dir.path_safety import danger
 from lsf.emulator import sites
 from lsf.emulator.commands.registry import COMMANDS
 from lsf.emulator.control import REQUESTS
@@ -65,15 +66,17 @@ class Emulator:
 
     @classmethod
     def at(cls, directory: Path) -> Emulator:
-        """The emulator that runs in a directory.
+        """The emulator that we, or root, run in a directory, whose programs callers will start.
 
         Raises:
-            EmulatorError: there is none.
+            EmulatorError: there is none, or another user could have put it there.
         """
-        found = cls(site=sites.SITE.validate_json((directory / "site.json").read_bytes()))
-        found._adopt(directory.resolve())
-        found.control("now")
-        return found
+        if found := danger(directory / "site.json", os.geteuid(), strict=True, instead="/srv/emulator"):
+            raise EmulatorError(f"{directory}: {found.said}; {found.remedy}")
+        emulator = cls(site=sites.SITE.validate_json((directory / "site.json").read_bytes()))
+        emulator._adopt(directory.resolve())
+        emulator.control("now")
+        return emulator
 
     def __enter__(self) -> Emulator:
         self.up()

@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks.testbeds.errors import TestbedError
 from benchmarks.testbeds.waiting import until
+from bftrainer.state_dir.path_safety import danger
 from slurm.testbed import accounting, processes, users
 from slurm.testbed import plan as plans
 from slurm.testbed.plan import Plan
@@ -83,11 +84,17 @@ class Testbed:
 
     @classmethod
     def at(cls, directory: Path) -> Testbed:
-        """The testbed that was brought up in a directory, by whomever.
+        """The testbed that we, or root, brought up in a directory.
+
+        Its files say which processes to end, and Slurm's commands load the plugins that its slurm.conf names.
 
         Raises:
-            TestbedError: there is none.
+            TestbedError: there is none, or another user could have put it there.
         """
+        if directory.is_dir() and (
+            found := danger(directory / "testbed.json", os.geteuid(), strict=True, instead="/srv/testbed")
+        ):
+            raise TestbedError(f"{directory}: {found.said}; {found.remedy}")
         bed = cls()
         bed._adopt(plans.read(directory.resolve()))
         return bed

@@ -167,7 +167,7 @@ class BatchScheduler(ABC, Generic[View]):
 
         Raises:
             NoRoomError: the last poll showed the node in use, or its hole is too short.
-            UnsureError: the job may have been accepted.
+            UnsureError: the job may have been accepted. `CrowdedError` if the batch system takes none at all.
             SchedulerError: it was refused.
         """
         if self.view and (node := self.view.node(pilot.node)) and node.why:
@@ -175,6 +175,8 @@ class BatchScheduler(ABC, Generic[View]):
         request = self.request(pilot, secret, limit_s)
         try:
             output = await self.order(request)
+        except UnsureError:
+            raise
         except SchedulerError as error:
             raise UnsureError(str(error)) from error
         number = self.submitted(output)

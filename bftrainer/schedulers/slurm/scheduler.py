@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from bftrainer.errors import SchedulerError, UnsureError
+from bftrainer.errors import CrowdedError, SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot
 from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Clock
@@ -48,6 +48,8 @@ UNANSWERED = (
     "reset by peer",
 )
 """What sbatch says when Slurm may have accepted the job nonetheless."""
+FULL = "temporarily unable to accept job"
+"""What sbatch says, and tries again for minutes, while Slurm has as many jobs as it may (MaxJobCount)."""
 HOPELESS = b"slurm_load_"  # how scontrol says that slurmctld does not answer; it goes on asking for a while
 
 
@@ -142,8 +144,16 @@ class SlurmScheduler(BatchScheduler[SlurmView]):
         return PilotRequest(words=self._as(pilot.user, words), stdin=script)
 
     async def order(self, request: PilotRequest) -> CommandOutput:
-        """Run sbatch."""
-        return await self._run(request.words, request.stdin, b"", **request.environ)
+        """Run sbatch. Raises `CrowdedError` if Slurm takes no jobs."""
+        try:
+            output = await self._run(request.words, request.stdin, b"", **request.environ)
+        except SchedulerError as error:
+            if FULL in str(error):
+                raise CrowdedError(str(error)) from error
+            raise
+        if output.code != 0 and FULL in output.err:
+            raise CrowdedError(reason(output, "sbatch failed"))
+        return output
 
     def submitted(self, output: CommandOutput) -> str:
         """The job's number that sbatch printed."""
