@@ -37,10 +37,14 @@ class Slot:
         return self.node if self.gpu is None else f"{self.node}:{self.gpu}"
 
 
+MOST_DIGITS = 4
+"""Of a GPU's number."""
+
+
 @lru_cache(maxsize=1 << 17)
 def _slot(name: str) -> Slot:
     node, _, gpu = name.partition(":")
-    return Slot(node, int(gpu) if gpu.isdecimal() else None)
+    return Slot(node, int(gpu) if gpu.isdecimal() and len(gpu) <= MOST_DIGITS else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,8 +80,7 @@ def command(job: LsfPilotJob, pilot: Pilot, slots: int, limit_s: float | None, *
     is_gpu = slot.gpu is not None
     if not TAG.fullmatch(pilot.tag):
         raise SchedulerError(f"{pilot.tag!r} is no name of a tag")
-    told = named(name_of(job.instance, pilot))
-    if told is None or str(told.slot) != pilot.node or (is_gpu and not job.gpus):
+    if not HOST_NAME.fullmatch(slot.node) or str(slot) != pilot.node or (is_gpu and not job.gpus):
         raise SchedulerError(f"{pilot.node!r} is no name of a host{' or GPU' if job.gpus else ''}")
     if job.gpus and not (is_gpu and slots and gpus):
         raise NoRoomError(

@@ -320,7 +320,7 @@ def test_the_names_of_gpus_tell_their_nodes() -> None:
     assert gpus_of("n1", 2) == ("n1:0", "n1:1")
     assert [node_of(name) for name in ("n1:1", "n1")] == ["n1", "n1"]
     assert [Slot.of(name) for name in ("n1:12", "n1")] == [Slot("n1", 12), Slot("n1")]
-    for none in ("n1:", "n1:x", "n1:01", "n1:1:2"):
+    for none in ("n1:", "n1:x", "n1:01", "n1:1:2", "n1:12345"):
         assert str(Slot.of(none)) != none, "no name of a GPU"
 
 
