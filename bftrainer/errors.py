@@ -26,7 +26,7 @@ class UnsureError(SchedulerError):
 
 
 class CrowdedError(UnsureError):
-    """The scheduler takes no jobs for a while, whoever's they are; this one it may take later."""
+    """The scheduler takes no jobs for a while, from any user. It may take this one later."""
 
 
 class StoreError(BftrainerError):

@@ -162,8 +162,8 @@ def _again(t: Timetable, job: int, now: float) -> float:
 
 @_compiled
 def _is_kept(t: Timetable, slot: int, device: int, start: float) -> bool:
-    """Whether a device is kept for another job, whose next task the worker's would delay. Jobs that have such
-    devices do not wait for each other: two could do so for ever."""
+    """Whether a device is kept for another job, and the worker's task would delay that job's next one. Jobs
+    with such devices do not wait for each other: two could do so for ever."""
     job = t.devices[device].kept
     if job < 0 or t.jobs[t.workers[slot].job].late or t.jobs[job].left == 0:
         return False

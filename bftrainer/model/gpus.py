@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from bftrainer.model.machine import Slot
 from bftrainer.model.sizes import AllowedSizes
@@ -14,6 +15,7 @@ def gpus_of(node: str, count: int) -> tuple[str, ...]:
     return tuple(str(Slot(node, i)) for i in range(count))
 
 
+@lru_cache(maxsize=1 << 17)
 def node_of(name: str) -> str:
     """The node of a GPU; of a whole node, itself."""
     return Slot.of(name).node

@@ -17,6 +17,10 @@ class NodeState(StrEnum):
     UNUSED = "unused"  # nobody uses it, and as scheduler and settings are it cannot be ours: see `Node.shut`
 
 
+MOST_DIGITS = 4
+"""Of a GPU's number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A place of the pool: a whole node, or one of its GPUs where these are shared out (`share: gpu`).
@@ -29,22 +33,14 @@ class Slot:
     gpu: int | None = None
 
     @staticmethod
+    @lru_cache(maxsize=1 << 17)
     def of(name: str) -> Slot:
-        """The place of this name. A name that is none gives a place whose name is another."""
-        return _slot(name)
+        """The place of this name. What names no place gives one with another name."""
+        node, _, gpu = name.partition(":")
+        return Slot(node, int(gpu) if gpu.isdecimal() and len(gpu) <= MOST_DIGITS else None)
 
     def __str__(self) -> str:
         return self.node if self.gpu is None else f"{self.node}:{self.gpu}"
-
-
-MOST_DIGITS = 4
-"""Of a GPU's number."""
-
-
-@lru_cache(maxsize=1 << 17)
-def _slot(name: str) -> Slot:
-    node, _, gpu = name.partition(":")
-    return Slot(node, int(gpu) if gpu.isdecimal() and len(gpu) <= MOST_DIGITS else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

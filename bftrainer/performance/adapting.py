@@ -95,7 +95,7 @@ def _tell_of(every: Times, own: Times) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AskedGoodput:
-    """A trainer whose batch adapts, and the numbers of nodes (ascending) on which its goodput is asked."""
+    """A trainer with a batch that adapts, and the numbers of nodes (ascending) that are asked about."""
 
     batch: AdaptingBatch
     version: VersionTimes

@@ -51,7 +51,6 @@ class JobState:
         Raises:
             CheckpointError: the state cannot be read back.
         """
-        from bftrainer.elastic.checks.replicas import data  # noqa: PLC0415
         from bftrainer.elastic.state.checkpoint import CheckpointError  # noqa: PLC0415
 
         self.saved_now()  # what cannot be written is not tried again in every step
@@ -59,7 +58,7 @@ class JobState:
         if files is None:
             return False
         position = {"step": step, "samples": samples, "epoch": epoch, "cursor": 0}
-        snapshot = {"format": 1, "position": position, "parts": dict(state), "data": data(self._data)}
+        snapshot = {"format": 1, "position": position, "parts": dict(state), "data": _shared_data(self._data)}
         written = files.save(snapshot, self._generation)
         if files.unreadable:
             raise CheckpointError(NOT_SAVED.say(why=files.error.splitlines()[0]))
@@ -76,9 +75,7 @@ class JobState:
         found = files.load() if files is not None else None
         if found is None:
             return None
-        from bftrainer.elastic.checks.replicas import data  # noqa: PLC0415
-
-        self._data = data(found.get("data", {}))
+        self._data = _shared_data(found.get("data", {}))
         self.resumed = found["position"]["step"]
         return dict(found["parts"])
 
@@ -88,6 +85,13 @@ class JobState:
 
             self._checkpoints = Checkpoints(str(self._folder), self._trainer)
         return self._checkpoints
+
+
+def _shared_data(before: Mapping[str, str]) -> dict[str, str]:
+    """As `replicas.data`, which needs PyTorch: a job without a checkpoint does without."""
+    from bftrainer.elastic.checks.replicas import data  # noqa: PLC0415
+
+    return data(before)
 
 
 _begun: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -152,7 +152,7 @@ class Job(Ranks):
         """Whether all ranks are to save and end now, as one of them has been told to stop.
 
         Call it on all ranks after the same step: they exchange three integers. The answer is the same on all.
-        Under Horovod, whose own reset stops the others, it is `stopping`. Where gradients of several batches
+        Horovod's own reset stops the others; there it is `stopping`. Where gradients of several batches
         add up, it waits for the optimizer's step, for 64 batches at most. `saves`: a checkpoint is due now.
 
         Raises:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ import torch.distributed as dist
 from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.members.rendezvous import FORM_TIMEOUT_S, CalledOff, Rendezvous
 from bftrainer.elastic.members.sockets import Address, cut, listening
-from bftrainer.elastic.process.background import calling
+from bftrainer.elastic.process.background import calling, start
 
 FOREVER = timedelta(days=7)
 """The time-out of operations whose waiting `Patience` bounds."""
@@ -203,9 +202,7 @@ class Group:
         self._in_background(self.close)
 
     def _in_background(self, what: Callable[[], None]) -> None:
-        if sys.is_finalizing():  # no thread starts any more, and the system closes what is open
-            return
-        threading.Thread(target=calling()(what), name="bftrainer-close", daemon=True).start()
+        start(calling()(what), "bftrainer-close")
 
     def _drop(self) -> None:
         self.backend = None
@@ -372,8 +369,7 @@ class Waiter:
         self._works.put(([work], limit, outcome))
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="bftrainer-wait", daemon=True)
-                self._thread.start()
+                self._thread = start(self._run, "bftrainer-wait")
         return outcome
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -26,7 +27,7 @@ from bftrainer.elastic.members.nccl import accelerate
 from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.members.rendezvous import CalledOff, Rendezvous
 from bftrainer.elastic.process import startup_times
-from bftrainer.elastic.process.background import calling
+from bftrainer.elastic.process.background import calling, start
 from bftrainer.elastic.process.channel import AGENT_GONE, Channel, Orders
 
 
@@ -191,12 +192,7 @@ class Membership:
                         value=base64.b64encode(value).decode(),
                     )
                 )
-                threading.Thread(
-                    target=calling()(self._form),
-                    args=(published, self._rendezvous),
-                    name="bftrainer-form",
-                    daemon=True,
-                ).start()
+                start(calling()(partial(self._form, published, self._rendezvous)), "bftrainer-form")
             self._changed.notify_all()
 
     def _form(self, published: Published, store: Rendezvous) -> None:

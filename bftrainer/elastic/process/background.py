@@ -1,4 +1,4 @@
-"""Counts calls of PyTorch in other threads than the script's, so that the interpreter does not end amid one.
+"""Starts threads, and counts their calls of PyTorch, so that the interpreter does not end amid one.
 
 A thread that comes back from PyTorch's C++ while the interpreter ends is ended there, and C++ then aborts the
 whole process ("terminate called without an active exception"): a training that is done would count as failed.
@@ -8,21 +8,30 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 MOST_S = 5.0
-"""The interpreter waits so long for calls under way. One whose peer is gone may never come back: that does no
-harm."""
+"""The interpreter waits so long for calls under way. A call to a peer that is gone may never return, which
+does no harm."""
 _changed = threading.Condition()
 _under_way = 0
 _is_over = False
 
 
+def start(work: Callable[[], object], name: str) -> threading.Thread:
+    """A thread that does `work`, for which the interpreter does not wait. It never begins where the
+    interpreter ends: there no thread could start any more, and the system closes what is open."""
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    if not sys.is_finalizing():
+        thread.start()
+    return thread
+
+
 @contextlib.contextmanager
 def calling() -> Iterator[None]:
-    """Around a call of PyTorch in a thread that the interpreter does not wait for. Once the script is over
-    such a call never begins."""
+    """Around a call of PyTorch in such a thread. Once the script is over it never begins."""
     global _under_way  # noqa: PLW0603  the process has one interpreter
     with _changed:
         _changed.wait_for(lambda: not _is_over)

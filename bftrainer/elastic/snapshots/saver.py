@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from bftrainer.elastic.process.background import calling
+from bftrainer.elastic.process.background import calling, start
 from bftrainer.elastic.process.channel import Channel
 from bftrainer.elastic.process.warnings import note
 from bftrainer.elastic.snapshots.image import Image, check_readable, image_of
@@ -73,8 +73,7 @@ class Saver:
                 if memory.has_room(nbytes):
                     memory.prepare(nbytes, pinned=pinned)
 
-        self._preparing = threading.Thread(target=calling()(run), name="bftrainer-prepare", daemon=True)
-        self._preparing.start()
+        self._preparing = start(calling()(run), "bftrainer-prepare")
 
     def save(self, generation: int, *, wait: bool) -> None:
         """Save the present state: by a snapshot which the agent writes, or with `wait` has written."""

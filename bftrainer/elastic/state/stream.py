@@ -14,7 +14,6 @@ all shadows have the state. A rank that has it never waits until it has arrived 
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ import torch
 import torch.distributed as dist
 
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
-from bftrainer.elastic.process.background import calling
+from bftrainer.elastic.process.background import calling, start
 from bftrainer.elastic.state.chain import Passage
 from bftrainer.elastic.state.packing import from_bytes, to_bytes
 from bftrainer.elastic.state.training_state import TrainingState
@@ -125,7 +124,7 @@ class Stream:
         self._is_false = False
         self._verdict: tuple[torch.Tensor, Pending] | None = None
         self._jobs: Queue[Callable[[], object] | None] = Queue()
-        threading.Thread(target=self._work, name="bftrainer-stream", daemon=True).start()
+        start(self._work, "bftrainer-stream")
 
     @property
     def known(self) -> int:

@@ -85,6 +85,6 @@ NO_NAME = Diagnostic(
     262,
     "no user here has the number {number}, under which this process runs",
     "Give the account that number here: in a container, by an entry of /etc/passwd",
-    "The batch system says by names whose jobs are whose. In a container, an account of the host has none: "
-    "see [The daemon in a container](install.md#the-daemon-in-a-container).",
+    "The batch system knows jobs by the names of their users. A container has no name for an account of the "
+    "host: see [The daemon in a container](install.md#the-daemon-in-a-container).",
 )

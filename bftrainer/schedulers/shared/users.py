@@ -17,10 +17,10 @@ MOST_LETTERS = 256
 
 
 def own_name() -> str:
-    """The user as whom the batch system knows us, whatever LOGNAME says.
+    """The name by which the batch system knows our user, whatever LOGNAME says.
 
     Raises:
-        BftrainerError: our number has no name here, as in a container whose user has that of the host's.
+        BftrainerError: our number has no name here, as in a container that runs under a number of its host.
     """
     number = os.geteuid()
     try:

@@ -58,7 +58,7 @@ export function more({ scalability: { points, sizes }, members, n_min: least = 1
 const NAMED = 16;
 const some = (names) => `${[...names].sort().slice(0, NAMED).join(" ")}${names.length > NAMED ? ` and ${figure(names.length - NAMED)} more` : ""}`;
 
-/** Which nodes it has: those that train, and those whose worker starts. */
+/** Which nodes it has: those that train, and those where its worker starts. */
 export function placed({ members, nodes }) {
   const starts = nodes.filter((node) => !members.includes(node));
   return [[members, members.length === 1 ? "trains" : "train"], [starts, starts.length === 1 ? "starts" : "start"]]

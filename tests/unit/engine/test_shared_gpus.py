@@ -16,7 +16,6 @@ from bftrainer.engine.gpus.plan import Price, ground_of, holders_of, rules_of, t
 from bftrainer.engine.question import problem_of
 from bftrainer.engine.queueing.waiting import why_queued
 from bftrainer.engine.state import State
-from bftrainer.model import machine
 from bftrainer.model.actions import Regroup
 from bftrainer.model.events import MachineChanged, NodesChanged, TrainerSubmitted, WorkersReady
 from bftrainer.model.gpus import gpus_of, node_of, on_whole_nodes
@@ -328,9 +327,9 @@ def test_a_decision_looks_only_for_the_nodes_of_gpus_that_changed_hands() -> Non
     world = world_of(*(f"n{i}" for i in range(50)))
     for trainer in range(1, 11):
         submit(world, trainer, n_max=24, across=((24, 1000.0),))
-    before = machine._slot.cache_info()
+    before = node_of.cache_info()
     submit(world, 11, n_max=4)
-    after = machine._slot.cache_info()
+    after = node_of.cache_info()
     assert after.hits + after.misses - before.hits - before.misses < 200  # the pool has as many GPUs
 
 
