@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bftrainer.demo import session
-from bftrainer.demo.session import DemoSession, settled_strays
+from bftrainer.demo.session import DemoSession, settled_strays, strays
+from tests.support.waiting import until
 
 
 def over(folder: Path) -> DemoSession:
@@ -22,7 +23,10 @@ def over(folder: Path) -> DemoSession:
 
 
 def of(folder: Path, *command: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, env={"PATH": "/bin:/usr/bin", "BELONGS_TO": str(folder)})
+    """A process whose environment names the folder; the kernel shows that a moment after exec only."""
+    started = subprocess.Popen(command, env={"PATH": "/bin:/usr/bin", "BELONGS_TO": str(folder)})
+    until(lambda: started.pid in strays(folder), "the process with its environment", every_s=0.01)
+    return started
 
 
 def test_a_process_that_is_about_to_end_is_no_stray(tmp_path: Path) -> None:
