@@ -114,7 +114,7 @@ def test_no_study_begins_meanwhile(stage: Stage, monkeypatch: pytest.MonkeyPatch
         studies, source = stage.daemon.studies, StudyFile(text=json.dumps(TEXT), file="s.yaml", base="/")
         stage.other.execute("BEGIN EXCLUSIVE")
         await stage.change("n1")
-        await until_true(lambda: stage.daemon.journal._behind_s() > 0.2)
+        await until_true(lambda: stage.daemon.journal._stuck_s() > 0.2)
         with pytest.raises(StoreError, match="nothing was submitted, try again"):
             await studies.submit("ann", spec_of(), source)
         assert not studies.thread.snapshots
