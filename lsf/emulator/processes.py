@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import grp
 import os
 import pwd
@@ -10,7 +9,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from lsf.emulator import sessions
 from lsf.emulator.core.jobs import Job
@@ -21,6 +20,8 @@ MARK = "LSF_EMULATOR"
 MOST_HOSTS_TEXT = 4096
 """A longer LSB_HOSTS is left out."""
 NOT_STARTED = 127
+BEGIN = 'cd -- "$1" 2>/dev/null || cd /; exec {out} {err}; shift 3; exec "$@"'
+"""What a job's process does first, as its user: the user names folder and files, and root may open all."""
 
 
 class Processes:
@@ -35,17 +36,17 @@ class Processes:
         """Start a job and return its pid; `ended` is told its exit code, perhaps at once (pid 0)."""
         key = (job.id, job.run)
         try:
-            with contextlib.ExitStack() as stack:
-                process: subprocess.Popen[bytes] = subprocess.Popen(
-                    self._words(job),
-                    env=self._environment(job, state),
-                    cwd=job.request.cwd if Path(job.request.cwd).is_dir() else "/",
-                    stdin=subprocess.DEVNULL,
-                    start_new_session=True,
-                    **self._outputs(job, stack),
-                    **_identity(job.request.uid),
-                )
-        except (OSError, subprocess.SubprocessError) as error:
+            process: subprocess.Popen[bytes] = subprocess.Popen(
+                self._words(job),
+                env=self._environment(job, state),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                **_identity(job.request.uid),
+            )
+        except (OSError, subprocess.SubprocessError, LookupError, TypeError, ValueError) as error:
             with (self._folder / "errors").open("a", encoding="utf-8") as file:
                 file.write(f"job {job.id}: {error}\n")
             ended(NOT_STARTED)
@@ -79,29 +80,19 @@ class Processes:
         sessions.send(sessions.marked(f"{MARK}={self._folder}"), signal.SIGKILL)
 
     def _words(self, job: Job) -> list[str]:
-        """The command, or the job's script, which its own first line or sh runs."""
-        if not job.request.script:
-            return list(job.request.words)
-        path = self._folder / f"job-{job.id}.sh"
-        path.write_text(job.request.script, encoding="utf-8")
-        path.chmod(0o755)
-        return [str(path)] if job.request.script.startswith("#!") else ["/bin/sh", str(path)]
-
-    def _outputs(self, job: Job, stack: contextlib.ExitStack) -> dict[str, Any]:
-        """Where a job prints to: its files, opened as its user would name them, or nowhere."""
+        """A shell that goes to the job's folder, opens its files and becomes the job: its command, or its
+        script, which its own first line or sh runs."""
         request = job.request
-
-        def opened(name: str) -> IO[bytes]:
-            """Return the file of this name, from the job's folder."""
-            path = Path(request.cwd) / name.replace("%J", str(job.id)) if name else Path(os.devnull)
-            mode = "wb" if request.overwrite and name else "ab"
-            file = stack.enter_context(path.open(mode))
-            if name and os.geteuid() == 0 and request.uid:
-                os.fchown(file.fileno(), request.uid, -1)
-            return file
-
-        out = opened(request.output)
-        return {"stdout": out, "stderr": opened(request.error) if request.error else out}
+        to = ">" if request.overwrite else ">>"
+        begin = BEGIN.format(out=f'{to}"$2"', err=f'2{to}"$3"' if request.error else "2>&1")
+        names = (name.replace("%J", str(job.id)) or os.devnull for name in (request.output, request.error))
+        words = list(request.words)
+        if request.script:
+            path = self._folder / f"job-{job.id}.sh"
+            path.write_text(request.script, encoding="utf-8")
+            path.chmod(0o755)
+            words = [str(path)] if request.script.startswith("#!") else ["/bin/sh", str(path)]
+        return ["/bin/sh", "-c", begin, "job", request.cwd, *names, *words]
 
     def _environment(self, job: Job, state: ClusterState) -> dict[str, str]:
         request, found = job.request, job.placement

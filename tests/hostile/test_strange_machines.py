@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.testbeds.waiting import until
 from bftrainer.nodes import lifecycle
 from bftrainer.nodes.lifecycle import Records
 from bftrainer.nodes.pilots import Pilots
@@ -44,6 +45,22 @@ def test_nothing_of_a_testbed_runs_that_another_user_could_have_made(
         pytest.skip("only root can give a folder away")
     with pytest.raises(Exception, match="may put something else in its place"):
         at(place)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's LSF runs jobs of others")
+def test_an_emulated_lsf_opens_no_file_that_the_jobs_own_user_may_not(tmp_path: Path) -> None:
+    """The user names what a job prints to and what bsub reads; the server runs as root."""
+    theirs = tmp_path / "of-root"  # below a folder that is root's alone
+    theirs.write_text("h1\n")
+    with Emulator(hosts=1) as lsf:
+        into = str(theirs)
+        for options in (("-oo", into), ("-o", "/dev/null", "-e", into), ("-cwd", str(tmp_path))):
+            lsf.run("bsub", "-n", "1", *options, "id", user=NOBODY, check=True)
+        said = lsf.run("bsub", "-hostfile", str(theirs), "id", user=NOBODY)
+        assert "Cannot open" in said.stderr, "what stands there is not looked at"
+        assert until(lambda: all(job["state"] in ("DONE", "EXIT") for job in lsf.jobs()), 20)
+        assert [job["state"] for job in lsf.jobs()] == ["EXIT", "EXIT", "DONE"]
+    assert theirs.read_text() == "h1\n" and theirs.stat().st_uid == 0
 
 
 def test_a_full_slurm_keeps_nobody_waiting_long_after_it_has_room_again(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bftrainer.files import open_regular
 from lsf.emulator.commands import demands
 from lsf.emulator.commands.context import Answer, Call, Lsf, failed
 from lsf.emulator.commands.options import UsageError, limit_s, split
@@ -89,11 +90,10 @@ def _split(words: list[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _file(call: Call, name: str) -> str:
-    """The text of a script that is the command, if it can be read."""
-    path = Path(call.cwd) / name
+    """The text of a file of the caller's, such as a script that is the command; empty if it is not read."""
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(MOST_SCRIPT) if path.is_file() else ""
+        with open_regular(Path(call.cwd) / name, call.uid or None) as file:
+            return file.read(MOST_SCRIPT).decode(errors="replace")
     except OSError:
         return ""
 
@@ -101,6 +101,8 @@ def _file(call: Call, name: str) -> str:
 def _request(call: Call, given: dict[str, str], words: list[str], script: str) -> Request:
     site, hosts = call.lsf.cluster.state.site, call.lsf.cluster.state.hosts
     hostfile = _file(call, given["hostfile"]) if "hostfile" in given else ""
+    if "hostfile" in given and not hostfile:
+        raise SubmitError(f"{given['hostfile']}: Cannot open your host file")
     try:
         limit = limit_s(given["W"]) if "W" in given else 0.0
     except ValueError:
