@@ -161,8 +161,8 @@ def _batch(metrics: Mapping[str, float | None], counts: str | None) -> dict[str,
         return {}
     batch, initial, faster, worth = (float(value or 0.0) for value in known)
     told = (
-        f"{figure(batch)} of {figure(initial)}: {faster:.1f} times the samples, {100 * worth:.0f} % of their "
-        f"worth, {faster * worth:.1f} times the progress"
+        f"{figure(batch)} of {figure(initial)}: {faster:.1f} times the samples/s, {100 * worth:.0f} % of "
+        f"their worth, {faster * worth:.1f} times the progress"
     )
     return {"batch": told, **({"counts by": counts} if counts else {})}
 

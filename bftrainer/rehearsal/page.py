@@ -75,9 +75,7 @@ def _done(found: Rehearsal) -> Iterator[str]:
         return  # the runs in peace are no yardstick
     text = f"Rounding explains differences of weights up to {yardstick.rounded(key):.0e}"
     if yardstick.is_random(found.alone):
-        text += (
-            f", the random numbers that the script draws while it trains up to {yardstick.allowed(key):.1e}"
-        )
+        text += f"; random numbers drawn in training explain up to {yardstick.allowed(key):.1e}"
     if yardstick.batch_norm:
         text += "; batch normalisation sees less of a batch on several processes: they are compared roughly"
     yield from _wrapped("", f"{text}.")

@@ -41,7 +41,7 @@ class Metrics:
         self.events = counter("events", "Events that were taken.", "kind")
         self.decisions = counter("decisions", "Plans, by how sure they are.", "status")
         self.fallbacks = counter(
-            "fallbacks", "Plans that another allocator made than the one asked for: its solver failed."
+            "fallbacks", "Plans that another allocator made, as the solver of the chosen one failed."
         )
         self.solve = seconds("solve", "Time to make a plan.", QUICK)
         self.actions = counter("actions", "What trainers were told to do.", "kind")

@@ -119,7 +119,7 @@ def test_each_view_shows_what_the_daemon_says(site: Site, page: Browser) -> None
     page.view("trainer/1")
     page.shows("good (1)", "What is known of its speed", "samples/s", HOSTILE)
     page.shows("3 train: r1n1", "more nodes", "it has as many as it may have (3)", "did 0 steps again")
-    page.shows("last pause", "from 1 to 3 nodes", "1 of 1: 1.0 times the samples", "noise of the gradients")
+    page.shows("last pause", "from 1 to 3 nodes", "1 of 1: 1.0 times the samples/s", "noise of the gradients")
     page.view(f"trainer/{site.trainer('wrong')['id']}")
     page.shows("failed: exit code 1", "about to divide")
     page.view("host")

@@ -80,7 +80,7 @@ export function paid(pauses, unit) {
 export function batch(metrics) {
   const [size, initial, faster, worth, noise] = ["batch", "initial", "speed", "efficiency", "noise"].map((name) => metrics[`goodput.${name}`]);
   if ([size, initial, faster, worth].some((value) => !Number.isFinite(value))) return null;
-  return `${figure(size)} of ${figure(initial)}: ${faster.toFixed(1)} times the samples, ${(100 * worth).toFixed(0)} % of their worth, `
+  return `${figure(size)} of ${figure(initial)}: ${faster.toFixed(1)} times the samples/s, ${(100 * worth).toFixed(0)} % of their worth, `
     + `${(faster * worth).toFixed(1)} times the progress; noise ${figure(noise, 3)} samples`;
 }
 

@@ -216,7 +216,7 @@ ADAPTS = {"goodput.batch": 512.0, "goodput.initial": 128.0, "goodput.speed": 3.1
 @pytest.mark.parametrize(
     ("metrics", "said"),
     [
-        (ADAPTS, "512 of 128: 3.1 times the samples, 62 % of their worth, 1.9 times the progress"),
+        (ADAPTS, "512 of 128: 3.1 times the samples/s, 62 % of their worth, 1.9 times the progress"),
         ({**ADAPTS, "goodput.batch": float("nan")}, "nan of 128: 3.1 times"),
     ],
 )
