@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.testbeds.waiting import until
+from bftrainer.model.machine import Pilot
 from bftrainer.nodes import lifecycle
 from bftrainer.nodes.lifecycle import Records
 from bftrainer.nodes.pilots import Pilots
@@ -23,6 +24,8 @@ from tests.support.slurm_samples import PILOT_JOB
 
 FULL = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying"
 NOBODY, FAILURES = 65534, 5
+TAKEN = "JobState=PREEMPTED Reason=None ExitCode=0:15 PreemptTime=1795289510"
+FAILED = "JobState=FAILED Reason=NonZeroExitCode ExitCode=9:0 PreemptTime=None"
 
 
 @pytest.mark.parametrize("at", [Testbed.at, Emulator.at])
@@ -88,3 +91,19 @@ def test_a_full_slurm_keeps_nobody_waiting_long_after_it_has_room_again(tmp_path
 
     run(scenario)
     assert hits == [], "nobody has hit a bound"
+
+
+def test_no_users_comment_says_how_another_users_pilot_has_ended(tmp_path: Path) -> None:
+    """`scontrol show job` prints comments with their line breaks: a line may look like another's job."""
+    (tmp_path / "job-11").write_text(f"JobId=11 {TAKEN} Comment=x\nJobId=12 {FAILED}\n")
+    (tmp_path / "job-12").write_text(f"JobId=12 {TAKEN} Comment=\n")
+    commands = Commands(tmp_path)
+    commands.set("scontrol", "while read -r show job number; do cat job-$number; done")
+    mine, hers = (Pilot(tag=f"{i:032x}", node=f"n{i}", user=f"u{i}", job=str(i)) for i in (11, 12))
+    scheduler = commands.scheduler(replace(PILOT_JOB, exec_prefix=("env", "WHO={user}")))
+
+    async def scenario() -> None:
+        assert hers in await scheduler.preempted([mine, hers])
+        assert hers not in await scheduler.failures([mine, hers])
+
+    run(scenario)

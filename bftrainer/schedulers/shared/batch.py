@@ -198,13 +198,13 @@ class BatchScheduler(ABC, Generic[View]):
         those that we have killed."""
         known = {pilot: self._number(pilot) for pilot in pilots}
         jobs = {pilot: job for pilot, job in known.items() if job and job not in self.ended}
-        causes = await self.causes(jobs) if jobs else {}
-        return {pilot: why for pilot, why in causes.items() if why}
+        causes = [await self.causes(own) for own in _by_user(jobs)]
+        return {pilot: why for some in causes for pilot, why in some.items() if why}
 
     async def preempted(self, pilots: Sequence[Pilot]) -> Collection[Pilot]:
         """Those of these pilots that the batch system has ended for main jobs."""
         jobs = {pilot: job for pilot in pilots if (job := self._number(pilot))}
-        return await self.taken(jobs) if jobs else ()
+        return [pilot for own in _by_user(jobs) for pilot in await self.taken(own)]
 
     async def _end(self, user: str, jobs: Collection[str]) -> str:
         now = time.monotonic()
@@ -224,3 +224,12 @@ class BatchScheduler(ABC, Generic[View]):
         self._jobs = defaultdict(set)
         for pilot in pilots:
             self._jobs[pilot].add(pilot.job)
+
+
+def _by_user(jobs: Mapping[Pilot, str]) -> Collection[Mapping[Pilot, str]]:
+    """The jobs of each user, to be asked for apart: what a batch system prints of a job holds words of its
+    user's own, such as a comment, and these may look like the end of another user's job."""
+    found: defaultdict[str, dict[Pilot, str]] = defaultdict(dict)
+    for pilot, job in jobs.items():
+        found[pilot.user][pilot] = job
+    return found.values()
