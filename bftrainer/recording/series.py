@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bftrainer.errors import BftrainerError
+from bftrainer.files import open_regular
 from bftrainer.messages.files.places import OTHER_RECORDER, UNWRITABLE
 from bftrainer.traces import recorded
 from bftrainer.traces.whole_file import whole_file
@@ -98,7 +99,7 @@ class Series:
                 if packed != path:
                     _pack(path, packed)
             with contextlib.suppress(OSError):
-                self._packed += (packed if packed.exists() else path).stat().st_size
+                self._packed += (packed if packed.exists() else path).lstat().st_size
 
     def close(self) -> None:
         """End the series: its last file is packed, and another recorder may write to the folder."""
@@ -108,8 +109,14 @@ class Series:
 
 
 def _pack(path: Path, packed: Path) -> None:
+    """Pack a file of ours: where others may write, too, a link could have any file of ours, or of root's, be
+    copied to where they can read it."""
     if not packed.exists():  # else it was packed when a recorder was killed
-        with whole_file(packed) as draft, path.open("rb") as plain, gzip.open(draft, "wb", 6) as file:
+        with (
+            open_regular(path, os.geteuid()) as plain,
+            whole_file(packed) as draft,
+            gzip.open(draft, "wb", 6) as file,
+        ):
             shutil.copyfileobj(plain, file, MB)
     path.unlink()
 

@@ -108,3 +108,16 @@ def test_a_place_that_is_no_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BftrainerError, match="Name another place to write to"):
         opened(tmp_path / "file")
+
+
+def test_only_files_of_ours_are_packed_where_others_write(tmp_path: Path) -> None:
+    """Packed files can be read by all: a link, or another user's file, is none of the series."""
+    folder, private = tmp_path / "shared", tmp_path / "private"
+    folder.mkdir(mode=0o777)
+    private.write_text("secret\n")
+    private.chmod(0o600)
+    link, pipe = (folder / f"record-2020010{day}T000000Z.jsonl" for day in (1, 2))
+    link.symlink_to(private)
+    os.mkfifo(pipe)
+    opened(folder).close()
+    assert sorted(folder.iterdir()) == [link, pipe], "nothing was packed, and no pipe waited for"
