@@ -102,6 +102,18 @@ def is_among(folder: str, own: str) -> bool:
     return bool(own) and Path(folder).is_relative_to(Path(own).parent)
 
 
+def strangers_in(folder: Path) -> str:
+    """Why strangers can put files into a folder; empty if they cannot, or if it is not there. A group that
+    its owner lets write there is the owner's choice."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return ""
+    if found.st_uid not in {os.geteuid(), *_roots()}:
+        return "it belongs to another user"
+    return "everybody may write there" if found.st_mode & stat.S_IWOTH else ""
+
+
 def make_checkpoint_folder(folder: str, own: str) -> None:
     """Make the folder of a trainer's checkpoints, see `is_among`. Raises `OSError` as `held` does."""
     with held(Path(folder), own=is_among(folder, own)):

@@ -197,3 +197,10 @@ NORM_SHARES = Diagnostic(
     "of nodes. Of a single sample it has nothing to compare, and may end the script. See "
     "[Batch normalisation](your-script.md#batch-normalisation-batchnorm).",
 )
+STRANGERS_CHECKPOINTS = Diagnostic(
+    263,
+    "strangers can put files among the checkpoints in {folder}: {why}",
+    "Name a folder of your own as checkpoint.dir, such as one below it",
+    "Lightning and Hugging Face read and write checkpoints by their names. A stranger's link there has them "
+    "write over any file of yours, and a stranger's checkpoint may run any command as you.",
+)

@@ -6,9 +6,20 @@ import re
 import shutil
 from pathlib import Path
 
+from bftrainer.elastic.process.refusal import RefusedError
+from bftrainer.files import strangers_in
+from bftrainer.messages.ranks import STRANGERS_CHECKPOINTS
+
 KEEP = 2
 PARTIAL = ".partial.ckpt"
 _NAME = re.compile(r"step-(\d+)\.ckpt")
+
+
+def require_no_strangers(folder: Path) -> None:
+    """Raise `RefusedError` if strangers can put files into a folder of checkpoints. For libraries that read
+    and write there by names; `state.checkpoint` looks at what it opens."""
+    if why := strangers_in(folder):
+        raise RefusedError(STRANGERS_CHECKPOINTS.say(folder=folder, why=why))
 
 
 def whole(folder: Path) -> list[Path]:

@@ -19,6 +19,7 @@ from typing import Any
 from bftrainer.elastic.attach.checkpoints import begin_training
 from bftrainer.elastic.attach.collectives import highest, require_same_start
 from bftrainer.elastic.attach.job import attach
+from bftrainer.elastic.attach.step_files import require_no_strangers
 from bftrainer.elastic.frameworks.batch_norm import watch_batch_norm
 from bftrainer.elastic.frameworks.data_check import tell_of_other_data
 from bftrainer.elastic.frameworks.fixed_batch import at_once, cut, require_even
@@ -85,6 +86,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
     def __init__(self, output_dir: str | Path = "checkpoints") -> None:
         self._job = attach(output_dir)
         self.output_dir = str(self._job.checkpoint_dir)
+        require_no_strangers(Path(self.output_dir))
         if self._job.rank == 0 and self._job.trainer:
             checkpoints.tidy(Path(self.output_dir), self._job.trainer)
         self.checkpoint = checkpoints.newest(Path(self.output_dir))

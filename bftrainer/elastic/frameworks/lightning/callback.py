@@ -114,7 +114,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         folder: where checkpoints are if the script is started by hand.
 
     Raises:
-        RefusedError: a number of nodes that the spec allows does not divide `batch`.
+        RefusedError: a number of nodes that the spec allows does not divide `batch`, or strangers can put
+            files among the checkpoints.
     """
 
     def __init__(self, batch: int, *, at_most: int | None = None, folder: str | Path = "checkpoints") -> None:
@@ -124,6 +125,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._at_once = at_once(batch, self._job.sizes, at_most)
         self._accumulates = at_most is not None and batch > at_most  # on some number of nodes
         self._folder = Path(self._job.checkpoint_dir or folder)
+        step_files.require_no_strangers(self._folder)
         if self._job.rank == 0:
             step_files.tidy(self._folder)
         found = step_files.whole(self._folder)
