@@ -67,7 +67,12 @@ def test_everything_of_a_trainer_runs_as_its_user(site: SharedSite, users: tuple
         assert f"TOKEN={site.name(user)}-token".encode() in read(mine[0], "environ").split(b"\0")
         folder = Path(site.trainer(user)["log_dir"])
         assert folder.is_relative_to(site.home(user)) and folder.stat().st_uid == uid
-        assert "the result is 42" in site.bftrainer(user, "logs", site.name(user)).stdout
+        until(
+            lambda u=user: "the result is 42" in site.bftrainer(u, "logs", site.name(u)).stdout,
+            "what the script prints comes to its user's log",
+            seconds=START_S,
+            story=site.story,
+        )
 
 
 def test_the_daemons_own_account_does_nothing_but_lead(site: SharedSite, service: str) -> None:
