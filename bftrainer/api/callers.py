@@ -8,6 +8,7 @@ import pwd
 import socket
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 
 from aiohttp import web
 
@@ -44,6 +45,17 @@ class Caller:
     def may_see(self, owner: str) -> bool:
         """Return whether this caller may see and end the trainers of `owner`."""
         return self.admin or self.user == owner
+
+
+USERS = Path("/etc/passwd")
+
+
+def changed() -> int:
+    """Return when this machine's own users have changed last (ns): a number may be another user's since."""
+    try:
+        return USERS.stat().st_mtime_ns
+    except OSError:  # all are in a directory
+        return 0
 
 
 NOBODY = Caller("-", -1)
@@ -85,7 +97,7 @@ class Callers:
         else:
             uid = await self._authenticated(request)
         try:
-            caller = await self._users.find((uid, frozenset(self._admins())))
+            caller = await self._users.find((uid, frozenset(self._admins()), changed()))
         except NotAllowedError:
             self._named.discard(uid)
             raise
@@ -98,7 +110,7 @@ class Callers:
         """Return whether it is known that a user number has a name: that of an earlier request."""
         return uid in self._named
 
-    def _look_up(self, asked: tuple[int, frozenset[str]]) -> Caller:
+    def _look_up(self, asked: tuple[int, frozenset[str], int]) -> Caller:
         return self.known(asked[0])
 
     def known(self, uid: int) -> Caller:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import tempfile
 import webbrowser
@@ -74,6 +75,7 @@ def command(
     bound = bind_loopback(port, "--port")
     access = Access(hosts_of(bound.getsockname()[1], public), public=bool(public))
     app = application(access, ask, record=recorded)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the folder goes then, too
     with tempfile.TemporaryDirectory(prefix="bftrainer-web-") as folder:
         asyncio.run(serve(bound, app, lambda: _tell(bound, access, Path(folder) if browser else None)))
 

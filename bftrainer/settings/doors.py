@@ -50,8 +50,8 @@ CLIENTS = (
     ),
     Door(
         "who asks, over TCP",
-        (MATCHED,),
-        ("api/munge.py",),
+        (MATCHED, RESOLVED),
+        ("api/munge.py", "api/callers.py"),
         "4,096 characters of a credential; munge has 10 s; 5 s for the user's name",
         "a process of munge, a thread for each look-up",
     ),

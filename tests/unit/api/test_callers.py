@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bftrainer.api import callers
 from bftrainer.api.callers import NOBODY, Caller, Callers, NotAllowedError
 
 SERVICE = 990
@@ -103,3 +104,22 @@ def test_a_user_is_known_by_name_after_its_first_request(monkeypatch: pytest.Mon
                 asyncio.run(callers.of(request))
     assert callers.named(1001)
     assert not callers.named(5555)
+
+
+def test_a_number_that_is_another_users_now_is_known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a new user would have the trainers of the one who had its number, for a minute."""
+    names, changes = {1001: "alice"}, [1, 1, 2]
+    monkeypatch.setattr(callers, "changed", lambda: changes.pop(0))
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name=names[uid], pw_gid=100))
+    monkeypatch.setattr(callers, "peer_uid", lambda client: 1001)
+    peer = SimpleNamespace(family=socket.AF_UNIX)
+    request: Any = SimpleNamespace(get_extra_info=lambda name: peer, protocol=None)
+    asked = Callers(site=True)
+
+    async def scenario() -> list[str]:
+        found = [(await asked.of(request)).user]
+        names[1001] = "eve"
+        found.append((await asked.of(request)).user)
+        return [*found, (await asked.of(request)).user]
+
+    assert asyncio.run(scenario()) == ["alice", "alice", "eve"]
