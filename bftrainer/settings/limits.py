@@ -202,7 +202,7 @@ class LimitSettings(Section):
             unit="MB",
             live=True,
             at_bound="the daemon deletes the oldest rows of what takes the most, before their time: reports, "
-            "pauses, events, or trainers or studies that have ended",
+            "pauses, events, or trainers or studies that have ended, of the user who has the most",
             told="`bftrainer status` tells admins how many of what, and so does the log",
         ),
     ] = 4000

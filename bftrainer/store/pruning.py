@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,8 @@ ACTIONS_AT_ONCE = 2000
 """An event may have an action for each node: events are deleted until they have had about so many."""
 SAMPLE = 50
 """So many of the oldest and of the latest rows of a table stand for all of them."""
+DRAWN = 200
+"""So many rows say who has most of a table: whole tables would take seconds."""
 OVERHEAD = 40
 """What a row takes beside its values, with its part of the indexes, in bytes: about."""
 
@@ -96,9 +99,7 @@ def _bytes(c: sa.Connection, table: sa.Table) -> float:
 
 def _mean(c: sa.Connection, rows: sa.Select[Any]) -> float:
     """The mean size of some rows, in bytes."""
-    found = rows.subquery()
-    length = sum((sa.func.coalesce(sa.func.length(own), 0) for own in found.c), sa.literal(OVERHEAD))
-    return float(c.execute(sa.select(sa.func.avg(length))).scalar() or 0.0)
+    return float(c.execute(sa.select(sa.func.avg(_size_of(rows.subquery())))).scalar() or 0.0)
 
 
 def _events_bytes(c: sa.Connection) -> float:
@@ -127,10 +128,37 @@ def _trim_rows(table: sa.Table) -> Callable[[sa.Connection, int], int]:
     return trim_rows
 
 
+# whose it is
+
+
+def _size_of(table: sa.FromClause) -> sa.ColumnElement[int]:
+    return sum((sa.func.coalesce(sa.func.length(own), 0) for own in table.c), sa.literal(OVERHEAD))
+
+
+def _by_user(c: sa.Connection, table: sa.Table, rows: sa.Select[Any]) -> Counter[str]:
+    """About how many bytes each user has in a table, by some of its rows: `rows` has users and sizes."""
+    key: sa.ColumnElement[int] = sa.literal_column(f"{table.name}.rowid")
+    first, last = c.execute(sa.select(sa.func.min(key), sa.func.max(key)).select_from(table)).one()
+    found: Counter[str] = Counter()
+    if first is not None:
+        drawn = [random.randint(first, last) for _ in range(DRAWN)]  # noqa: S311  not for secrets
+        for user, size in c.execute(rows.where(key.in_(drawn))):
+            found[user] += size * (last - first + 1)
+    return found
+
+
+def _of_heaviest(user: sa.Column[str], found: Counter[str]) -> sa.ColumnElement[bool]:
+    """Which rows are those of the user who has the most: one user's flood is to cost no other anything."""
+    return user == max(found, key=found.__getitem__) if found else sa.true()
+
+
 def _trim_trainers(c: sa.Connection, limit: int) -> int:
-    """Delete the trainers that ended first, and count them no more."""
+    """Delete the trainers that ended first, of the user who has the most, and count them no more."""
     own = t.trainers.c
-    oldest = sa.select(own.id).where(own.ended_at.is_not(None)).order_by(own.ended_at, own.id).limit(limit)
+    sizes = sa.select(own.user, _size_of(t.trainers)).where(own.ended_at.is_not(None))
+    heaviest = _of_heaviest(own.user, _by_user(c, t.trainers, sizes))
+    ended = sa.select(own.id).where(own.ended_at.is_not(None), heaviest)
+    oldest = ended.order_by(own.ended_at, own.id).limit(limit)
     gone = c.execute(
         t.trainers.delete().where(own.id.in_(oldest.scalar_subquery())).returning(own.user, own.status)
     ).all()
@@ -154,10 +182,15 @@ def _count(c: sa.Connection, rows: sa.Select[Any]) -> int:
 
 
 def _trim_studies(c: sa.Connection, limit: int) -> int:
-    """Delete the study that ended first, with all its trials: half a study would be a wrong one."""
+    """Delete the study that ended first, of the user who has the most, with all its trials: half a study
+    would be a wrong one."""
     own = t.studies.c
-    oldest = sa.select(own.id).where(own.ended_at.is_not(None)).order_by(own.ended_at, own.id).limit(1)
-    id_ = c.execute(oldest).scalar()
+    over, of_study = own.ended_at.is_not(None), t.trials.c.study == own.id
+    trials = sa.select(own.user, _size_of(t.trials)).join_from(t.trials, t.studies, of_study).where(over)
+    found = _by_user(c, t.studies, sa.select(own.user, _size_of(t.studies)).where(over))
+    found += _by_user(c, t.trials, trials)
+    oldest = sa.select(own.id).where(over, _of_heaviest(own.user, found)).order_by(own.ended_at, own.id)
+    id_ = c.execute(oldest.limit(1)).scalar()
     if id_ is None:
         return 0
     c.execute(t.trials.delete().where(t.trials.c.study == id_))

@@ -20,6 +20,19 @@ from bftrainer.store.sql import SqlStore
 from bftrainer.testing.store import PAUSE, PROGRESS, SPEC, end
 
 MB = 1_000_000
+STUDY = StoredStudy(
+    id=0,
+    user="mallory",
+    name="s",
+    text="",
+    file="",
+    base="",
+    status="ended",
+    reason="",
+    submitted_at=0.0,
+    ended_at=1.0,
+    brief={},
+)
 
 
 @pytest.fixture
@@ -91,6 +104,23 @@ def test_a_flood_costs_its_own_kind_only(store: SqlStore, kind: str) -> None:
     assert [t.id for t in store.unfinished()] == [own]
 
 
+@pytest.mark.parametrize("kind", ["trainers", "studies"])
+def test_who_has_the_most_gives_way_first(store: SqlStore, kind: str) -> None:
+    """However old what others have is: it may be all that is left of their work."""
+    for number in range(5):
+        end(store, store.submit(replace(SPEC, user="alice", name=f"old{number}"), 0.0), float(number))
+    study = replace(STUDY, id=1, user="alice", name="old")
+    store.studies.keep(study, [StoredTrial(number=n, data={}) for n in range(20)])
+    if kind == "trainers":
+        flood(store, "trainers", 400)
+    for id_ in range(2, 100) if kind == "studies" else ():
+        own = [StoredTrial(number=n, data={"x": "x" * 2000}) for n in range(5)]
+        store.studies.keep(replace(STUDY, id=id_, ended_at=100.0 + id_), own)
+    while (trimmed := store.trim(MB // 2, 20)) is not None:
+        assert trimmed[0] == kind
+    assert len(store.ended_summaries(1000, 0, "alice")) == 5 and store.studies.find("old") is not None
+
+
 def test_where_nothing_is_left_to_delete_it_ends(store: SqlStore) -> None:
     own = store.submit(replace(SPEC, user="alice"), 0.0)
     done = store.submit(replace(SPEC, user="bob"), 0.0)
@@ -106,19 +136,7 @@ def test_the_studies_that_ended_first_go_as_a_whole_and_one_that_runs_stays(stor
     long = {"params": "x" * 2000}
     for id_ in range(1, 6):
         ended_at = None if id_ == 2 else 100.0 - id_
-        study = StoredStudy(
-            id=id_,
-            user="ann",
-            name=f"s{id_}",
-            text="",
-            file="",
-            base="",
-            status="ended",
-            reason="",
-            submitted_at=0.0,
-            ended_at=ended_at,
-            brief={},
-        )
+        study = replace(STUDY, id=id_, name=f"s{id_}", ended_at=ended_at)
         store.studies.keep(study, [StoredTrial(number=n, data=long) for n in range(20)])
     assert store.trim(1, 10) == ("studies", 1)
     assert store.studies.trials(5) == [] and store.studies.find("s5") is None, "the one that ended first"
