@@ -44,7 +44,7 @@ var Scorer = {
 
   words: (text) => {
     const stemmer = new Stemmer();
-    const common = new Set(stopwords); // a list in some of Sphinx's releases
+    const common = new Set([...stopwords, "bftrainer"]); // most titles of commands have it
     const words = splitQuery(text.toLowerCase()).filter((word) => !common.has(word));
     return new Set(words.map((word) => stemmer.stemWord(word)));
   },
