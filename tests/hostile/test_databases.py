@@ -6,10 +6,18 @@ import contextlib
 import json
 import os
 import sqlite3
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from bftrainer.errors import BftrainerError
+from bftrainer.replay.calibrate.history import load
+from bftrainer.search.optuna.export import in_storage
+from bftrainer.search.optuna.mirror import Mirror
 from tests.support.hostile.attacks import attacking
 from tests.support.hostile.world import SOON_S, World
 
@@ -112,3 +120,28 @@ def test_a_database_that_is_cut_off_harms_no_main_job(world: World) -> None:
         watch.until_jobs(5)
     watch.assert_served()
     world.kill_daemon()  # nothing that is left of its store can be read
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_no_database_is_opened_where_strangers_put_a_journal_beside_it(tmp_path: Path, mode: int) -> None:
+    """SQLite deletes the file that a journal names as the one of all databases of its transaction."""
+    folder, private = tmp_path / "shared", tmp_path / "private"
+    private.write_text("mine")
+    folder.mkdir()
+    folder.chmod(mode)
+    database = folder / "bftrainer.db"
+    with contextlib.closing(sqlite3.connect(database)) as made:
+        made.execute("CREATE TABLE t (x)")
+    magic, name = bytes.fromhex("d9d505f920a163d7"), str(private).encode()
+    head = magic + struct.pack(">5I", 0, 0, database.stat().st_size // 4096, 512, 4096)
+    end = struct.pack(">I", 0x40000000 // 4096 + 1) + name + struct.pack(">2I", len(name), sum(name)) + magic
+    database.with_name("bftrainer.db-journal").write_bytes(head.ljust(512, b"\0") + end)
+    study: dict[str, Any] = {"id": 1, "name": "s", "submitted_at": 0.0}
+    for use in (
+        lambda: load(folder),
+        lambda: in_storage(study, f"sqlite:///{database}"),
+        lambda: Mirror(f"sqlite:///{database}").update(study),
+    ):
+        with pytest.raises(BftrainerError, match="strangers can put files"):
+            use()
+    assert private.read_text() == "mine"

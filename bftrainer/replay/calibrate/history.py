@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer.errors import BftrainerError
-from bftrainer.files import open_regular
+from bftrainer.files import open_regular, strangers_in
+from bftrainer.messages.files.places import STRANGERS_DATABASE
 from bftrainer.messages.files.replays import NO_HISTORY, ODD_HISTORY
 from bftrainer.messages.files.tables import NO_FILE
 from bftrainer.model.events import Event, Measured, NodesChanged, TrainerCancelled
@@ -84,7 +85,8 @@ def load(path: Path) -> History:
     """The history in a state directory or database. The daemon may be running.
 
     Raises:
-        HistoryError: no such file, or nothing in it that could be replayed.
+        HistoryError: no such file, nothing in it that could be replayed, or strangers can put files beside
+            it.
         StoreError: no database of bftrainer.
     """
     path = path / DATABASE if path.is_dir() else path
@@ -92,6 +94,8 @@ def load(path: Path) -> History:
         raise HistoryError(
             NO_FILE.say(what=path, kind="file", which="a daemon's --state-dir, or the database in it")
         )
+    if why := strangers_in(path.resolve().parent):
+        raise HistoryError(STRANGERS_DATABASE.say(path=path, why=why))
     store = SqlStore(path)
     try:
         return _read(store)

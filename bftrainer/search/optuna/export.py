@@ -11,21 +11,32 @@ import optuna
 from sqlalchemy.exc import SQLAlchemyError
 
 from bftrainer.errors import BftrainerError
+from bftrainer.files import strangers_in
+from bftrainer.messages.files.places import STRANGERS_DATABASE
 from bftrainer.messages.files.studies import STORAGE_FAILS
 from bftrainer.search.files.parse import parse
 from bftrainer.search.optuna.frozen import frozen, space_of
+from bftrainer.search.optuna.storage import file_of
 from bftrainer.search.trial import RungResult, Trial, TrialStatus
 from bftrainer.spec.located_yaml import SPECS
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
+def require_no_strangers(url: str) -> None:
+    """Raise `BftrainerError` if a storage is a file where strangers can put others beside it."""
+    path = file_of(url)
+    if path is not None and (why := strangers_in(path.resolve().parent)):
+        raise BftrainerError(STRANGERS_DATABASE.say(path=path, why=why))
+
+
 def in_storage(study: Mapping[str, Any], url: str) -> optuna.Study:
     """Write the trials of a study that have ended, or have a result, in place of a study of its name there.
 
     Raises:
-        BftrainerError: the storage cannot be opened or written.
+        BftrainerError: the storage cannot be opened or written, or strangers can put files beside it.
     """
+    require_no_strangers(url)
     try:
         storage = optuna.storages.RDBStorage(url)
         with contextlib.suppress(KeyError):
