@@ -54,7 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     "telemetry": {"errors", "messages", "model"},
     "api": {"errors", "messages", "model", "threads", "wire"},
     "traces": {"errors", "files", "messages", "model", "nodesets"},
-    "recording": {"errors", "messages", "model", "ports", "traces"},
+    "recording": {"errors", "files", "messages", "model", "ports", "traces"},
     "replay": {
         *("errors", "model", "ports", "performance", "allocate", "engine", "iterations"),
         *("files", "messages", "spec", "settings", "store", "traces", "yaml_files"),
