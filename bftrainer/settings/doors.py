@@ -162,7 +162,7 @@ SPECS = (
     Door(
         "the file of a study's storage, of a daemon for one user only",
         (RESOLVED, PARSED),
-        ("search/optuna/mirror.py", "daemon/studies/mirrors.py"),
+        ("search/optuna/mirror.py", "search/optuna/export.py", "daemon/studies/mirrors.py"),
         "1,000 characters; nothing in mode site",
         "a helper process, a thread for each study there",
     ),
