@@ -1,7 +1,9 @@
 """Counts -> GPUs of nodes, without migration: a trainer only gains or only loses GPUs (eq. 6).
 
-A trainer that shrinks keeps GPUs on the fewest nodes. One that grows takes free GPUs of its own nodes first;
-what is missing comes from the node on which it fits best, or, where none has so many, from those with most.
+A trainer that shrinks keeps GPUs on the fewest nodes. One that grows takes free GPUs of its own nodes first.
+What is missing comes from the node with most free GPUs, or, where that has too few, from those after it. So
+trainers that begin small do not keep each other from growing. Only a trainer on one node that will never have
+more takes the node on which it fits best.
 
 Two rules may leave a trainer with fewer GPUs than its count: users that may not share nodes, and trainers of
 several nodes, which are kept apart where they would slow each other down.
@@ -28,12 +30,13 @@ REMEMBERED = 512
 class Want:
     """A trainer that is to have `count` GPUs, and holds `held`, on some of which it is `training`.
 
-    `whole` above 0: it takes nodes with so many free GPUs, all of these. `user` matters where users are kept
-    apart. `barred` are those that it may not have unless it has them.
+    It may have `most` GPUs one day. `whole` above 0: it takes nodes with so many free GPUs, all of these.
+    `user` matters where users are kept apart. `barred` are those that it may not have unless it has them.
     """
 
     trainer: int
     count: int
+    most: int = 0
     held: frozenset[str] = NONE
     training: Collection[str] = NONE
     whole: int = 0
@@ -221,8 +224,10 @@ class _Board:
         return all(self._admits(want, node, several=True) for node in own)
 
     def _fitting(self, want: Want, need: int, *, several: bool, empty: bool = False) -> str | None:
-        """The node with fewest usable GPUs that suffice; an `empty` one has no trainer."""
-        for level in self.levels[need:]:
+        """A node with enough usable GPUs; an `empty` one has no trainer. It has few for a trainer that will
+        never have more, and most for any other: it leaves room to grow, also to those on other nodes."""
+        roomiest = several or want.count < want.most
+        for level in self.levels[need:][:: -1 if roomiest else 1]:
             for node in level:
                 if empty and self.on.get(node):
                     continue

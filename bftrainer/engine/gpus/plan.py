@@ -144,6 +144,7 @@ def _wants(
         Want(
             trainer=t.id,
             count=counts[t.id],
+            most=t.spec.n_max,
             held=within(t.nodes, pool),
             training=t.members,
             whole=t.spec.whole,

@@ -36,6 +36,26 @@ def test_the_node_on_which_it_fits_best_leaves_others_whole() -> None:
     assert on(place([*held, Want(trainer=3, count=3)], POOL, FREELY)[3]) == {"a": 3}
 
 
+def test_a_trainer_that_may_grow_has_the_emptiest_node_to_itself() -> None:
+    held = [Want(trainer=1, count=1, held=gpus("a0")), Want(trainer=2, count=2, held=gpus("b0 b1"))]
+    assert on(place([*held, Want(trainer=3, count=2, most=8)], POOL, FREELY)[3]) == {"c": 2}
+    assert on(place([*held, Want(trainer=3, count=2, most=2)], POOL, FREELY)[3]) == {"b": 2}
+
+
+def test_a_trainer_of_several_nodes_leaves_those_of_others_as_long_as_there_is_an_empty_one() -> None:
+    held = Want(trainer=1, count=2, held=gpus("a0 a1"))
+    placed = place([Want(trainer=2, count=6), held], POOL, Rules(users_share=True))
+    assert nodes_of(placed[2]) == {"b", "c"}
+
+
+def test_trainers_that_begin_small_can_all_grow_over_nodes() -> None:
+    """Side by side on one node, one of them alone may go to others: they would interfere."""
+    pool = frozenset(gpu for i in range(8) for gpu in gpus_of(f"n{i}", 4))
+    first = place([Want(trainer=t, count=1, most=8) for t in range(4)], pool, Rules())
+    grown = [Want(trainer=t, count=8, most=8, held=first[t]) for t in range(4)]
+    assert [len(own) for own in place(grown, pool, Rules()).values()] == [8, 8, 8, 8]
+
+
 def test_a_trainer_of_several_nodes_is_on_as_few_as_possible() -> None:
     assert sorted(on(place([Want(trainer=1, count=6)], POOL, FREELY)[1]).values()) == [2, 4]
 
