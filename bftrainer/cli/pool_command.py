@@ -40,11 +40,9 @@ def command(config: Path | None, state_dir: str | None, as_json: bool, long: boo
     now = time.time()
     rows = [
         {
-            "phase": None,  # a daemon of an earlier version does not say
-            "devices": "",
             **n,
             "gpus": _gpus(n),
-            "since": "" if n.get("since") is None else brief_moment(n["since"], now),
+            "since": "" if n["since"] is None else brief_moment(n["since"], now),
             "until": "" if n["until"] is None else brief_moment(n["until"], now),
             "partitions": ",".join(n["partitions"]),
             "features": ",".join(n["features"]),
@@ -58,5 +56,5 @@ def command(config: Path | None, state_dir: str | None, as_json: bool, long: boo
 
 def _gpus(node: dict[str, Any]) -> str:
     """How many GPUs a node has, and had, if these were more."""
-    had = node.get("gpus_had", 0)  # a daemon of an earlier version does not say
+    had = node["gpus_had"]
     return f"{node['gpus']} (had {had})" if had > node["gpus"] else str(node["gpus"])

@@ -117,10 +117,10 @@ def _more(all_of: Sized, shown: int) -> str:
 
 
 def _allowed(t: dict[str, Any]) -> str:
-    """The node counts that a trainer may have. A daemon of an earlier version does not know of sizes."""
-    if t.get("sizes"):
+    """The node counts that a trainer may have."""
+    if t["sizes"]:
         return ", ".join(str(n) for n in t["sizes"])
-    multiple = t.get("multiple_of", 1)
+    multiple = t["multiple_of"]
     return f"{t['n_min']}..{t['n_max']}" + (f" in multiples of {multiple}" if multiple > 1 else "")
 
 

@@ -19,17 +19,6 @@ QUOTED = 200
 """So many characters of a value are repeated in a message."""
 
 
-FIXED = (
-    "max_trials_at_once max_study_mb max_specs_waiting max_specs_waiting_per_user max_work_s "
-    "max_connections_per_user max_request_kb request_timeout_s user_lookup_timeout_s max_newcomers "
-    "max_metrics max_message_kb max_messages_per_second max_unsent_kb max_listed max_answer_mb "
-    "max_answers_waiting_mb max_received_mb answer_timeout_s max_reads_waiting read_timeout_s "
-    "max_metrics_series max_main_starts max_writes_waiting keep_reports_every_s min_free_files "
-    "max_log_lines_per_minute max_log_kb_per_minute max_helper_connections "
-)
-"""Bounds that were settings before 0.9.0 and are constants now."""
-
-
 def load(
     overrides: Mapping[str, Any], *, file: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> Settings:
@@ -93,8 +82,6 @@ def files_of(file: Path | None, environ: Mapping[str, str] | None = None) -> tup
 
 def _unknown(source: str, name: str) -> str:
     given = f"{PREFIX}{name.upper()}" if source.startswith("environment") else name
-    if name.lower() in FIXED.split():
-        return f"{source}: {given!r} is no setting any more: this bound is fixed; take it out"
     valid = list(Settings.model_fields)
     near = difflib.get_close_matches(name.lower(), valid, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"valid names: {', '.join(valid)}"

@@ -24,7 +24,7 @@ from bftrainer.traces.whole_file import write_whole
 
 FIGURES = ("number", "status", "rung", "samples", "value", "run", "failures", "seed", "bracket", "reason")
 TIMES = ("began_at", "ended_at", "duration_s")
-"""Unix seconds, and how many lie between: of a study of an earlier version they are not known."""
+"""Unix seconds, and how many lie between."""
 
 
 @click.command("export")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from bftrainer.ports import Store
 from bftrainer.replay.calibrate.fit import Fitted, fit
 from bftrainer.replay.calibrate.pruned import pool_before, trainers_since
 from bftrainer.replay.workload import Submission
-from bftrainer.settings.sources import FIXED
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
 
@@ -135,17 +134,12 @@ def _read(store: Store) -> History:
     return History(
         begin=events[0]["time"],
         end=end,
-        settings=_engine_settings(runs[-1]["settings"]),
+        settings=Settings.model_validate(runs[-1]["settings"]).engine,
         changes=(*_changes(_after_submission(events, trainers), begins, numbers), *_ends(trainers, numbers)),
         submissions=tuple(Submission(trainer.submitted_at, trainer.spec) for trainer in trainers),
         fitted=tuple(fit(trainers, events, pauses, reports, end)),
         drains=drains,
     )
-
-
-def _engine_settings(recorded: Mapping[str, Any]) -> EngineSettings:
-    """The settings of a run. It may have been recorded when bounds that are fixed now were settings."""
-    return Settings.model_validate({n: v for n, v in recorded.items() if n not in FIXED.split()}).engine
 
 
 def _times_of(trainers: Sequence[StoredTrainer]) -> Iterator[float]:

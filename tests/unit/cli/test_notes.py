@@ -42,7 +42,6 @@ def test_a_note_is_shown(
 @pytest.mark.parametrize(
     ("allowed", "said"),
     [
-        ({}, "allowed: 1..8"),
         ({"sizes": [], "multiple_of": 1}, "allowed: 1..8"),
         ({"sizes": [1, 2, 8], "multiple_of": 1}, "allowed: 1, 2, 8)"),
         ({"n_min": 2, "sizes": [], "multiple_of": 2}, "allowed: 2..8 in multiples of 2)"),

@@ -44,12 +44,3 @@ def test_a_node_shows_its_phase_and_since_when(monkeypatch: pytest.MonkeyPatch) 
     assert "up " not in CliRunner().invoke(pool_command.command, []).stdout
     rows = json.loads(CliRunner().invoke(pool_command.command, ["--json"]).stdout)["nodes"]
     assert [(row["phase"], row["since"]) for row in rows] == [(None, None), ("up", 1.8e9)]
-
-
-def test_a_daemon_of_an_earlier_version_tells_no_phase(monkeypatch: pytest.MonkeyPatch) -> None:
-    earlier = Client().call("GET", "pool")
-    for row in earlier["nodes"]:
-        del row["phase"], row["since"], row["devices"]
-    monkeypatch.setattr(Client, "call", lambda *asked: earlier)
-    monkeypatch.setattr(pool_command, "connect", lambda config, state_dir: Client())
-    assert CliRunner().invoke(pool_command.command, ["--long"]).exit_code == 0

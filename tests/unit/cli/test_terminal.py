@@ -55,6 +55,8 @@ TRAINER: dict[str, Any] = {
     "ended_at": None,
     "command": ["python", EVIL],
     "n_min": 1,
+    "sizes": [],
+    "multiple_of": 1,
     "n_max": 2,
     "workdir": EVIL,
     "log_dir": EVIL,
@@ -107,7 +109,8 @@ NODE = {
     "trainer": EVIL,
     "role": "member",
 }
-MORE = {"partitions": [EVIL], "features": [EVIL], "gres": EVIL, "gpus": 0}
+MORE = {"partitions": [EVIL], "features": [EVIL], "gres": EVIL, "gpus": 0, "gpus_had": 0, "phase": EVIL}
+MORE |= {"since": None, "devices": EVIL}
 
 
 class Client:

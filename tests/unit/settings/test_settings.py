@@ -460,9 +460,3 @@ def test_a_message_repeats_so_much_of_a_value(nowhere: dict[str, str]) -> None:
     with pytest.raises(SettingsError) as error:
         load({"poll_s": "x" * 100_000}, environ=nowhere)
     assert len(str(error.value)) < 500 and "(100,002 characters)" in str(error.value)
-
-
-@pytest.mark.parametrize("name", ["max_request_kb", "keep_reports_every_s", "min_free_files"])
-def test_a_bound_that_was_a_setting_is_named(nowhere: dict[str, str], name: str) -> None:
-    with pytest.raises(SettingsError, match=f"'{name}' is no setting any more: this bound is fixed; take it"):
-        load({name: 1}, environ=nowhere)
