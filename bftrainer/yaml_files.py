@@ -35,12 +35,24 @@ def read_yaml(path: Path, most_kb: int) -> Any:
     """
     try:
         text = read_text(path, most_kb)
+    except (OSError, ValueError) as error:  # no text
+        raise YamlFileError(f"{path}: {shown(str(error))[:QUOTED]}") from error
+    return plain_values(text, str(path))
+
+
+def plain_values(text: str, name: str) -> Any:
+    """The plain values in a YAML text; `name` is what messages call it. None for an empty one.
+
+    Raises:
+        YamlFileError: it is no YAML, or has tags, more values or deeper ones than allowed.
+    """
+    try:
         _Bounds(yaml.parse(text, Loader=LOADER)).check()
         return yaml.load(text, Loader=LOADER)  # noqa: S506  a safe one, whichever it is
     except yaml.YAMLError as error:
-        raise YamlFileError(f"{path}{problem_of(error, MAX_DEPTH)}") from error
-    except (OSError, ValueError) as error:  # no text; a date that there is not; a number of 5,000 digits
-        raise YamlFileError(f"{path}: {shown(str(error))[:QUOTED]}") from error
+        raise YamlFileError(f"{name}{problem_of(error, MAX_DEPTH)}") from error
+    except ValueError as error:  # a date that there is not; a number of 5,000 digits
+        raise YamlFileError(f"{name}: {shown(str(error))[:QUOTED]}") from error
 
 
 def problem_of(error: yaml.YAMLError, depth: int) -> str:

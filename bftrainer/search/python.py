@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from bftrainer.errors import BftrainerError
-from bftrainer.messages.files.studies import NO_STUDY
 from bftrainer.remote import connect
 from bftrainer.search.files.parse import parse
 from bftrainer.search.study import StudySpec
+from bftrainer.spec.parse import read
 
 if TYPE_CHECKING:
     import optuna
@@ -52,14 +51,15 @@ class Study:
         """The study that a file describes.
 
         Raises:
-            SpecError: it is not valid.
-            OSError: it cannot be read.
+            SpecError: it cannot be read, or is not valid.
+            BftrainerError: the settings are wrong.
         """
         place = Path(path)
-        keys = yaml.safe_load(place.read_text("utf-8"))
-        if not isinstance(keys, dict) or not isinstance(keys.get("name"), str):
-            raise BftrainerError(f"{place}: {NO_STUDY.say()}")
-        return cls(keys.pop("name"), base=place.parent, state_dir=state_dir, config=config, **keys)
+        text = read(place)
+        spec = parse(text, place.name, place.absolute().parent)
+        found = cls(spec.name, base=place.parent, state_dir=state_dir, config=config)
+        found._text, found.spec = text, spec
+        return found
 
     def submit(self) -> Study:
         """Submit it, and return it.

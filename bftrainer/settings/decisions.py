@@ -6,7 +6,6 @@ from dataclasses import fields
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-import yaml
 from pydantic import Field, field_validator, model_validator
 
 from bftrainer import nodesets
@@ -19,11 +18,20 @@ from bftrainer.messages.files.settings import (
 )
 from bftrainer.model.policy import DepartureGroups, EngineSettings, Share, ShareNodes, WeightsBy
 from bftrainer.settings.setting import Positive, Section, Setting
+from bftrainer.yaml_files import YamlFileError, plain_values
 
 DEFAULT: Any = EngineSettings()
 """The engine's defaults are the settings' defaults. Untyped: there, choices are plain strings."""
 
 BOTH = ("daemon", "replay")
+
+
+def _from_yaml(given: object, example: str) -> object:
+    """A mapping as it is; a text of the command line or the environment as YAML has it."""
+    try:
+        return plain_values(given, "text") if isinstance(given, str) else given
+    except YamlFileError as error:
+        raise ValueError(f"no YAML; write it like {example}") from error
 
 
 class SharingSettings(Section):
@@ -80,12 +88,7 @@ class SharingSettings(Section):
     @field_validator("user_shares", mode="before")
     @classmethod
     def _shares_from_text(cls, shares: object) -> object:
-        if not isinstance(shares, str):
-            return shares
-        try:
-            return yaml.safe_load(shares)
-        except yaml.YAMLError as error:
-            raise ValueError("no YAML; write it like {ann: 2, others: 1}") from error
+        return _from_yaml(shares, "{ann: 2, others: 1}")
 
     @field_validator("share_nodes", mode="before")
     @classmethod
@@ -358,12 +361,7 @@ class DecisionSettings(AimSettings):
     @field_validator("node_classes", mode="before")
     @classmethod
     def _from_text(cls, classes: object) -> object:
-        if not isinstance(classes, str):
-            return classes
-        try:
-            return yaml.safe_load(classes)
-        except yaml.YAMLError as error:
-            raise ValueError("no YAML; write it like {fat: 'n[01-08]'}") from error
+        return _from_yaml(classes, "{fat: 'n[01-08]'}")
 
     @field_validator("node_classes")
     @classmethod

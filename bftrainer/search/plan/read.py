@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from bftrainer.files import read_text
-from bftrainer.messages.files.places import UNREADABLE
 from bftrainer.messages.files.plans import NO_ROOM_FOR_TRIAL, NO_SPEED
 from bftrainer.messages.files.tables import NOT_IN_FORM
 from bftrainer.model.text import shown
@@ -24,7 +22,8 @@ from bftrainer.search.plan.model.experiment import (
 )
 from bftrainer.search.plan.model.profile import ExperimentProfile
 from bftrainer.search.plan.schema import ProfileKeys, StagesFile
-from bftrainer.spec.located_yaml import QUOTED, SPEC, Document, SpecError, compose
+from bftrainer.spec.located_yaml import QUOTED, Document, SpecError, compose
+from bftrainer.spec.parse import read
 
 SEARCH_NEEDS = f"a search needs stages, halving or hyperband; {NEEDS}"
 PROFILE_NEEDS = (
@@ -49,14 +48,14 @@ def search(path: Path, profile_path: Path | None) -> Search:
     Raises:
         SpecError: a file is no valid one, or neither says how fast a trial is.
     """
-    text = _text(path)
+    text = read(path)
     found = compose(text, path.name, needs=SEARCH_NEEDS)
     study = None
     if isinstance(found.value, dict) and "trainer" in found.value:
         study = parse(text, path.name, path.absolute().parent)
     keys = ProfileKeys()
     if profile_path:
-        keys = _keys(compose(_text(profile_path), profile_path.name, needs=PROFILE_NEEDS), ProfileKeys)
+        keys = _keys(compose(read(profile_path), profile_path.name, needs=PROFILE_NEEDS), ProfileKeys)
     own = keys.profile(of_study.profile(study) if study else None)
     if not own.curve:
         where = profile_path or path
@@ -67,13 +66,6 @@ def search(path: Path, profile_path: Path | None) -> Search:
     if study is None:
         return Search(experiments(found), own, None)
     return Search(of_study.experiments(study, own.iteration_samples), own, study.deadline_s)
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_text(path, SPEC.kb)
-    except (OSError, ValueError) as error:
-        raise SpecError(UNREADABLE.say(path=path, why=error)) from error
 
 
 def experiments(found: Document) -> tuple[Experiment, ...]:

@@ -15,6 +15,7 @@ from bftrainer.search.files.schema import RESERVED
 from bftrainer.search.fill import command_of, trainer_of
 from bftrainer.search.grid import Grid
 from bftrainer.search.optuna.storage import shown
+from bftrainer.search.python import Study
 from bftrainer.search.study import Sampler, Stopping, StoppingKind
 from bftrainer.spec.located_yaml import SpecError
 from bftrainer.spec.parse import parse as parse_trainer
@@ -292,3 +293,13 @@ def test_studies_without_a_seed_have_different_ones() -> None:
     one, other = spec_of(name="one"), spec_of(name="other")
     assert one.seed != other.seed and one.seed == spec_of(name="one", trials=3).seed
     assert spec_of(seed=0).seed == 0
+
+
+def test_a_study_in_python_reads_a_file_as_the_command_line_does(tmp_path: Path) -> None:
+    text = yaml.safe_dump(TEXT | {"space": {"lr": {"choice": ["NO_", "ON_"]}}}).replace("_", "")
+    (tmp_path / "s.yaml").write_text(text, "utf-8")
+    found = Study.from_file(tmp_path / "s.yaml", state_dir=str(tmp_path))
+    assert found.spec == parse(text, "s.yaml", tmp_path) and found.name == TEXT["name"]
+    assert found.spec.space[0].choices == ("NO", "ON"), "not False and True"
+    with pytest.raises(SpecError, match=r"none\.yaml"):
+        Study.from_file(tmp_path / "none.yaml")
