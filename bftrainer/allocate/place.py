@@ -262,8 +262,3 @@ class _Board:
         self.spread.setdefault(want.trainer, set()).add(node)
         self.on.setdefault(node, set()).add(want.trainer)
         return taken
-
-
-def spans(allocation: Mapping[int, frozenset[str]]) -> dict[int, int]:
-    """On how many nodes each trainer is."""
-    return {trainer: len(counts_of(gpus)) for trainer, gpus in allocation.items()}

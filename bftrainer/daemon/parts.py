@@ -156,7 +156,6 @@ class Parts:
         """What callers ask, and what it takes to answer them."""
         own, lanes, store, telemetry = self.settings, self.lanes, self._store, self.telemetry
         self.trainers = Trainers(
-            settings=own,
             clock=self.clock,
             store=store,
             index=self.index,

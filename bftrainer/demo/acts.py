@@ -42,7 +42,6 @@ class Scene:
     """
 
     at: float
-    name: str
     members: frozenset[str]
     busy: frozenset[str]
     step: int
@@ -57,7 +56,6 @@ class Scene:
         trainer = view.trainers[0]
         return cls(
             at=view.elapsed_s,
-            name=trainer["name"],
             members=frozenset(trainer["members"]),
             busy=frozenset(n["node"] for n in view.pool["nodes"] if n["state"] == "busy"),
             step=trainer["step"],

@@ -178,10 +178,9 @@ class SubmitPilots:
 
 @dataclass(frozen=True, slots=True)
 class CancelPilots:
-    """End these pilots. With `strays` none of them was known: another try may wait."""
+    """End these pilots."""
 
     pilots: tuple[Pilot, ...]
-    strays: bool = False
 
 
 @dataclass(frozen=True, slots=True)

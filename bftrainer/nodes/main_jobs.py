@@ -32,7 +32,6 @@ class _Queued:
     """A job that could start, and does not yet."""
 
     since: float  # when its wait began, at the earliest
-    first_seen: float
     fresh: bool
     could: bool = False  # whether nothing but nodes of ours has kept it from starting
     claimed_at: float | None = None  # the last poll with a claim for it
@@ -160,9 +159,9 @@ class MainJobs:
 
     def _queue(self, shown: MainJob | None, job: str, now: float, last: float | None) -> _Queued:
         if job in self._waiting or last is None or shown is None or shown.submitted is None:
-            return _Queued(since=now if last is None else last, first_seen=now, fresh=False)
+            return _Queued(since=now if last is None else last, fresh=False)
         submitted = _between(shown.submitted, shown.rounded_s, last, now)
-        return _Queued(since=submitted, first_seen=now, fresh=True)
+        return _Queued(since=submitted, fresh=True)
 
 
 def _in_vain(job: str, entry: _Queued, now: float) -> MainStart:

@@ -102,7 +102,7 @@ def reconciled(records: Records, snapshot: Snapshot) -> tuple[Records, tuple[Eff
         if pilot not in ours and (pilot not in ending or ending[pilot].until < now)
     )
     if strays:
-        effects.append(CancelPilots(strays, strays=True))
+        effects.append(CancelPilots(strays))
     return replace(records, ending=ending), tuple(effects)
 
 

@@ -49,8 +49,8 @@ ROUNDS = 5
 class Fit:
     """The model fitted to observed sizes. `cov` is (var c0, cov, var c1).
 
-    `nodes`, `rates` (samples/s) and `errors` (relative) are what was observed, `off` the logs of observed
-    over modelled rates.
+    `nodes` are the sizes that were observed, `errors` the relative errors there, and `off` the logs of
+    observed over modelled rates.
     """
 
     prior: Points
@@ -59,7 +59,6 @@ class Fit:
     c1: float
     cov: tuple[float, float, float]
     nodes: Floats
-    rates: Floats
     errors: Floats
     off: Floats
 
@@ -134,7 +133,7 @@ def fit(seen: Levels, prior: Points, n_max: int) -> Fit:
         if (w == before).all():
             break
     cov = (float(1 / total + x0**2 / known), float(-x0 / known), float(1 / known))
-    found = Fit(prior, 1.0 / unit, float(c0), float(c1), cov, nodes, rates, errors, np.zeros(len(seen)))
+    found = Fit(prior, 1.0 / unit, float(c0), float(c1), cov, nodes, errors, np.zeros(len(seen)))
     return replace(found, off=np.log(rates / found.model(nodes)))
 
 

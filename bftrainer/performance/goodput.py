@@ -206,11 +206,6 @@ class GoodputModel:
         if self.phi is not None and not self.phi >= 0:
             raise GoodputError(f"the gradient noise scale is {self.phi}; it must be 0 or more, or unknown")
 
-    @property
-    def basis(self) -> str:
-        """The measure that decides: goodput, or throughput where the noise scale is unknown."""
-        return "throughput" if self.phi is None else "goodput"
-
     def throughput(
         self, nodes: Numbers, workers: Numbers, batch: Numbers, accumulation: Numbers = 0
     ) -> Floats:

@@ -30,7 +30,7 @@ from bftrainer.model.reports import Pause
 from bftrainer.telemetry.bounds import BoundHits
 from bftrainer.telemetry.log import names, note
 from bftrainer.telemetry.metrics import Metrics
-from bftrainer.telemetry.troubles import PASSES_S, TOLD_BY, Part, Trouble, Troubles
+from bftrainer.telemetry.troubles import TOLD_BY, Part, Trouble, Troubles
 
 log = logging.getLogger("bftrainer")
 
@@ -166,11 +166,11 @@ class Telemetry:
             else:
                 _degraded(part, trouble)
 
-    def happened(self, part: Part, reason: str, detail: str = "", *, seconds: float = PASSES_S) -> None:
-        """Note what is wrong with a part for `seconds` after it has happened. It ends by itself; until then
+    def happened(self, part: Part, reason: str, detail: str = "") -> None:
+        """Note what is wrong with a part for a minute after it has happened. It ends by itself; until then
         status and readiness tell how often it has happened. `detail` may name users: it is for admins."""
         trouble = Trouble(reason, detail)
-        if self.troubles.happened(part, trouble, seconds):
+        if self.troubles.happened(part, trouble):
             _degraded(part, trouble)
 
     def bounded(self, bound: str, by: str = "", *, times: int = 1, **more: object) -> None:

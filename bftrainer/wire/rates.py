@@ -29,12 +29,12 @@ class Bucket:
             self._short_since = now
         return max(0.0, -self._level / self.rate)
 
-    def take_if_enough(self, cost: float = 1.0) -> float:
-        """Take tokens unless there are too few. Returns for how many seconds to wait then, else 0."""
+    def take_if_enough(self) -> float:
+        """Take a token unless there is none. Returns for how many seconds to wait then, else 0."""
         self._fill()
-        if self._level < cost:
-            return (cost - self._level) / self.rate
-        self._level -= cost
+        if self._level < 1:
+            return (1 - self._level) / self.rate
+        self._level -= 1
         return 0.0
 
     def short_s(self) -> float:

@@ -34,7 +34,6 @@ from bftrainer.model.reports import Progress, StoredTrainer, TrainerSummary, who
 from bftrainer.model.text import duration
 from bftrainer.model.trainer import Trainer, TrainerStatus
 from bftrainer.ports import Clock, Launcher, Store
-from bftrainer.settings.live import LiveSettings
 
 NAMED = 10
 """So many users are named who have a trainer of the name that was asked for."""
@@ -92,7 +91,6 @@ class TrainersNow:
 class Trainers:
     """Knows in memory what has not ended; reads the store, in a lane of its own, for what has."""
 
-    settings: LiveSettings
     clock: Clock
     store: Store
     index: Index

@@ -87,10 +87,6 @@ class TrainerQueue:
         del shapes[trainer]
         return TrainerQueue(_less(self.lines, kind, trainer), shapes, _less(self.users, own, trainer))
 
-    def count(self, user: str) -> int:
-        """How many trainers of a user wait."""
-        return sum(len(line) for (_, own), line in self.users.items() if own == user)
-
     @property
     def counts_workers(self) -> bool:
         """Whether some trainer asks for several workers on each of its nodes."""

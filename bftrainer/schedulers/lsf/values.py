@@ -85,13 +85,6 @@ def left_s(text: str) -> float | None:
     return int(match[1]) * HOUR_S + int(match[2]) * MINUTE_S if match else None
 
 
-@lru_cache(maxsize=4096)
-def limit_s(text: str) -> float | None:
-    """A run limit in minutes, such as `1440.0` or `2.0 min of host1`, in seconds; None if there is none."""
-    match = re.match(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(?: min|/|$)", text.strip())
-    return float(match[1]) * MINUTE_S if match else None
-
-
 def moment(text: str, now: float) -> Moment | None:
     """A time in any of LSF's forms: `Apr  8 16:57`, `Sep 30 20:32:14 2026 L`, `03/31-14:46:42`,
     `Wed Jan 21 22:12:59`. One without a year is the one nearest to `now`. None if it is no time."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bftrainer.search.plan.model.placement import nodes_needed
 from bftrainer.search.plan.model.simulate import PlanEstimate, Simulator
-from bftrainer.search.plan.model.step import PlanStep, of_nodes, of_workers
+from bftrainer.search.plan.model.step import PlanStep, nodes_needed, of_nodes, of_workers
 
 
 @dataclass(frozen=True, slots=True)

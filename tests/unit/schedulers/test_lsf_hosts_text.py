@@ -121,15 +121,9 @@ def test_the_long_form_may_have_several_windows_and_long_lists() -> None:
         hosts_text.windows("SLOTS: 3\nHOSTS: 3*a\n")
 
 
-def test_real_loads() -> None:
-    hosts, load = sample("lshosts_lsload.txt").split("\n\n")
-    assert hosts_text.loads(hosts)[0]["ncpus"] == "4"
-    assert hosts_text.loads(load)[0]["status"] == "ok"
-
-
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    for read in (hosts_text.hosts, hosts_text.windows, hosts_text.loads):
+    for read in (hosts_text.hosts, hosts_text.windows):
         for given_text in (text, JSON[:200] + text, "SLOTS RUNTIME\n" + text, "SLOTS: " + text):
             with contextlib.suppress(TextError):
                 read(given_text)

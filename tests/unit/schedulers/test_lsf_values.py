@@ -44,9 +44,6 @@ def test_other_spans() -> None:
     assert values.left_s("0:1 L") == 60.0
     assert values.left_s("26:30 L") == 26.5 * 3600
     assert values.left_s("02") is None
-    assert values.limit_s("1440.0") == 86_400.0
-    assert values.limit_s("2.0 min of host1.example") == 120.0
-    assert values.limit_s("") is None
 
 
 @pytest.mark.parametrize(
@@ -106,7 +103,7 @@ def test_leading_zeros_are_dropped_and_others_stay(hours: int, minutes: int, sec
 
 @given(ANY_TEXT)
 def test_any_text_is_a_value_or_none(text: str) -> None:
-    for read in (values.window_s, values.left_s, values.limit_s, values.number):
+    for read in (values.window_s, values.left_s, values.number):
         found = read(text)
         assert found is None or found >= 0
     values.moment(text, NOW)

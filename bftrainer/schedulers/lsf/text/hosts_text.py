@@ -98,12 +98,3 @@ def _long_windows(lines: Sequence[Sequence[str]]) -> tuple[BackfillWindow, ...]:
     if not read:
         raise TextError("no window that can be read")
     return read
-
-
-def loads(text: str) -> list[Record]:
-    """The rows of lshosts or lsload.
-
-    Raises:
-        TextError: there is no line of names.
-    """
-    return tables.columns(text, "HOST_NAME")

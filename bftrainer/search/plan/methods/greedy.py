@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bftrainer.search.plan.baselines import StagePlan, cheapest
 from bftrainer.search.plan.model.experiment import Stage
-from bftrainer.search.plan.model.placement import nodes_needed
 from bftrainer.search.plan.model.profile import ExperimentProfile
 from bftrainer.search.plan.model.simulate import Simulator
-from bftrainer.search.plan.model.step import PlanStep, of_nodes, of_workers
+from bftrainer.search.plan.model.step import PlanStep, nodes_needed, of_nodes, of_workers
 from bftrainer.search.plan.model.table import Table, price
 
 WARM_STARTS = (1, 2, 3)

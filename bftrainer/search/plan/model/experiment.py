@@ -59,10 +59,6 @@ class Experiment:
             given = f"{len(self.stages)} stages"
             raise ExperimentError(_wrong(f"{self.name}:", given, f"1 to {MOST_STAGES}"))
 
-    def after(self, stages: int) -> Experiment:
-        """What is left when so many stages are done, which must be fewer than all."""
-        return Experiment(self.name, self.stages[stages:])
-
 
 def joined(experiments: Sequence[Experiment]) -> Experiment:
     """Several experiments one after the other, such as brackets that share the same nodes.

@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bftrainer.search.plan.model.experiment import Stage
-from bftrainer.search.plan.model.placement import nodes_needed
 from bftrainer.search.plan.model.profile import ExperimentProfile
 
 UNEVEN = 64
 """In stages of so many trials, any number may run at a time; with more trials, planning would take long."""
+
+
+def nodes_needed(trials: int, workers: int, node_workers: int) -> int:
+    """How many nodes hold so many trials with so many workers each. Those of a trial stand together: on one
+    node if they fit, else on as few nodes as possible, which are the trial's alone."""
+    if workers > node_workers:
+        return trials * -(-workers // node_workers)
+    return -(-trials // (node_workers // workers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from bftrainer.search.plan.methods.greedy import greedy, repaired
 from bftrainer.search.plan.model.experiment import Experiment, Stage, hyperband, joined, successive_halving
 from bftrainer.search.plan.model.profile import Billing, ExperimentProfile, Family, Latency, Per, Spread
 from bftrainer.search.plan.model.simulate import PlanEstimate, Simulator
-from bftrainer.search.plan.model.step import PlanStep, allocations
+from bftrainer.search.plan.model.step import PlanStep, allocations, nodes_needed
 from bftrainer.search.plan.model.table import price, tabulate
 from bftrainer.search.plan.planner import plan
 from bftrainer.search.plan.pools.execution import Execution, Supply, side_by_side
@@ -567,3 +567,8 @@ def test_a_chance_is_that_of_all_brackets_beside_each_other() -> None:
         draws = Simulator(part.simulator.experiment, own, samples=4000, seed=100 + seed)
         on_time &= draws.estimate(part.answer.chosen.steps).seconds.sum(axis=0) <= question.deadline_s
     assert on_time.mean() >= 0.88
+
+
+@pytest.mark.parametrize(("trials", "workers", "nodes"), [(5, 2, 3), (3, 3, 3), (1, 4, 1), (2, 6, 4)])
+def test_the_workers_of_a_trial_stand_together(trials: int, workers: int, nodes: int) -> None:
+    assert nodes_needed(trials, workers, node_workers=4) == nodes
