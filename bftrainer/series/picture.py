@@ -31,29 +31,22 @@ def draw(points: Sequence[Point], path: Path, title: str, over: PlotOver = PlotO
     Raises:
         BftrainerError: the file cannot be written.
     """
-    import matplotlib as mpl  # noqa: PLC0415  slow, and only pictures need it
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
+    from matplotlib import rc_context  # noqa: PLC0415  slow, and only pictures need it
+    from matplotlib.figure import Figure  # noqa: PLC0415
 
     shown = lasting(points)
     figures = names(shown)[:MOST]
     at, label = _places(shown, over)
-    with mpl.rc_context({"text.parse_math": False, "axes.grid": True, "grid.color": "#E5E5E5"}):
-        figure, axes = plt.subplots(
-            len(figures) + 1, figsize=(9, 2.2 * (len(figures) + 1)), sharex=True, layout="constrained"
-        )
-        rows = [axes] if not figures else list(axes)
+    with rc_context({"text.parse_math": False, "axes.grid": True, "grid.color": "#E5E5E5"}):
+        figure = Figure(figsize=(9, 2.2 * (len(figures) + 1)), layout="constrained")
+        rows = list(figure.subplots(len(figures) + 1, sharex=True, squeeze=False)[:, 0])
         figure.suptitle(title)
         for row, name in zip(rows, figures, strict=False):
             given = [(x, p.metrics[name]) for x, p in zip(at, shown, strict=True) if name in p.metrics]
             _line(row, given, name)
         rows[-1].step(at, [p.nodes for p in shown], where="post", color=COLOURS[1])
         rows[-1].set(ylabel="nodes", xlabel=label, ylim=(0, None))
-        try:
-            save_figure(figure, path, "--plot")
-        finally:
-            plt.close(figure)
+        save_figure(figure, path, "--plot")
     return len(names(shown)) - len(figures)
 
 

@@ -25,14 +25,10 @@ def draw(log: Log, figures: Characteristics, path: Path, title: str) -> None:
     Raises:
         BftrainerError: it cannot be written.
     """
-    import matplotlib as mpl  # noqa: PLC0415  slow, and only pictures need it
+    from matplotlib.figure import Figure  # noqa: PLC0415  slow, and only pictures need it
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
-
-    figure, axes = plt.subplot_mosaic(
-        [["course", "course"], ["lengths", "sizes"]], figsize=(11, 7.5), layout="constrained"
-    )
+    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    axes = figure.subplot_mosaic([["course", "course"], ["lengths", "sizes"]])
     row = figures.table1
     figure.suptitle(
         f"{title}\n{row.equivalent_nodes:,.1f} of {figures.machine_nodes:,} nodes idle on average "
@@ -41,10 +37,7 @@ def draw(log: Log, figures: Characteristics, path: Path, title: str) -> None:
     _draw_course(axes["course"], log)
     _draw_lengths(axes["lengths"], log)
     _draw_sizes(axes["sizes"], log, figures)
-    try:
-        save_figure(figure, path, "--png")
-    finally:
-        plt.close(figure)
+    save_figure(figure, path, "--png")
 
 
 def _draw_course(axes: Any, log: Log) -> None:

@@ -21,17 +21,13 @@ def draw(plans: Sequence[tuple[str, StagePlan, StagePlan | None]], deadline_s: f
     Raises:
         BftrainerError: it cannot be written.
     """
-    import matplotlib as mpl  # noqa: PLC0415  slow, and only pictures need it
+    from matplotlib.figure import Figure  # noqa: PLC0415  slow, and only pictures need it
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
-
-    figure, axes = plt.subplots(
-        len(plans), 1, figsize=(10, 1 + 3.5 * len(plans)), squeeze=False, layout="constrained"
-    )
+    figure = Figure(figsize=(10, 1 + 3.5 * len(plans)), layout="constrained")
+    axes = figure.subplots(len(plans), 1, squeeze=False)
     for ax, (name, plan, fixed) in zip(axes[:, 0], plans, strict=True):
         _draw(ax, name, plan, fixed, deadline_s)
-    _save(figure, path)
+    save_figure(figure, path, "--picture")
 
 
 def draw_ends(lines: Sequence[tuple[str, Floats]], deadline_s: float, path: Path) -> None:
@@ -40,12 +36,10 @@ def draw_ends(lines: Sequence[tuple[str, Floats]], deadline_s: float, path: Path
     Raises:
         BftrainerError: it cannot be written.
     """
-    import matplotlib as mpl  # noqa: PLC0415  slow, and only pictures need it
+    from matplotlib.figure import Figure  # noqa: PLC0415  slow, and only pictures need it
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
-
-    figure, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    axes = figure.subplots()
     for (name, seconds), colour in zip(lines, (COLOURS[0], COLOURS[-1]), strict=False):
         ends = np.sort(seconds[np.isfinite(seconds)]) / 3600
         axes.step(
@@ -55,16 +49,7 @@ def draw_ends(lines: Sequence[tuple[str, Floats]], deadline_s: float, path: Path
     axes.set(xlabel="hours", ylabel="per cent of the moments", xlim=(0, 4 * deadline_s / 3600), ylim=(0, 100))
     axes.set_title("Done within so many hours")
     axes.legend()
-    _save(figure, path)
-
-
-def _save(figure: Any, path: Path) -> None:
-    from matplotlib import pyplot as plt  # noqa: PLC0415
-
-    try:
-        save_figure(figure, path, "--picture")
-    finally:
-        plt.close(figure)
+    save_figure(figure, path, "--picture")
 
 
 def _draw(axes: Any, name: str, plan: StagePlan, fixed: StagePlan | None, deadline_s: float) -> None:

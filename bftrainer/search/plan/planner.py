@@ -15,7 +15,6 @@ from bftrainer.search.plan.methods.greedy import greedy, repaired
 from bftrainer.search.plan.model.simulate import PlanEstimate, Simulator
 from bftrainer.search.plan.model.table import Table, tabulate
 
-METHODS = ("exact", "greedy", "greedy-repaired", "static", "naive elastic")
 FRESH = 1000
 """So many fresh draws say how often a plan is on time."""
 TIGHTENINGS = 10
