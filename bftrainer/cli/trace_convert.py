@@ -10,7 +10,7 @@ from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.replays.log_options import log_argument, log_options, print_notes, read_log
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import OutputPath, Positive, parse_utc
-from bftrainer.traces.formats.lines import counted
+from bftrainer.model.text import counted
 from bftrainer.traces.logs import LogOptions
 
 
@@ -36,7 +36,6 @@ def command(
     with progress_bar("write") as progress:
         write(out, found.intervals, found.end, progress)
     say(
-        f"{out}: {counted(len(found.intervals), 'interval', 'intervals')} of "
-        f"{counted(len(found.nodes), 'node', 'nodes')}",
+        f"{out}: {counted(len(found.intervals), 'interval')} of {counted(len(found.nodes), 'node')}",
         err=True,
     )

@@ -9,7 +9,7 @@ import click
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import OutputPath, Positive
-from bftrainer.traces.formats.lines import counted
+from bftrainer.model.text import counted
 
 PROFILES = ("summit", "theta", "small")
 """The machines of `traces.synthetic.profiles`, which is imported only when one is generated."""
@@ -39,4 +39,4 @@ def command(out: Path, profile: str, nodes: int | None, hours: float, seed: int)
         made = generate(fitted, nodes or fitted.nodes, hours, seed, progress)
     with progress_bar("write") as progress:
         write(out, made, hours * 3600, progress)
-    say(f"{out}: {counted(len(made), 'interval', 'intervals')}", err=True)
+    say(f"{out}: {counted(len(made), 'interval')}", err=True)

@@ -51,9 +51,15 @@ def cell(value: T) -> T | str:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
-def counted(number: int, one: str) -> str:
-    """A number with a noun that fits it: "1 trial", "2,000 trials"."""
-    return f"{number:,} {one if number == 1 else f'{one}s'}"
+def cut(text: str, most: int) -> str:
+    """The first `most` characters of a text; dots stand for what is left out."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def counted(number: int, one: str, more: str = "") -> str:
+    """A number with a word that fits it: "1 trial", "2,000 trials"; with `more` for several: "1 job has",
+    "2,000 jobs have"."""
+    return f"{number:,} {one if number == 1 else more or f'{one}s'}"
 
 
 def duration(seconds: float) -> str:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from bftrainer.messages.specs import WRONG_KEY
-from bftrainer.model.text import shown
+from bftrainer.model.text import cut, shown
 from bftrainer.spec.located_yaml import QUOTED, Document, Location
 from bftrainer.spec.schema import Spec
 
@@ -63,7 +63,7 @@ def _text(error: ErrorDetails, model: type[BaseModel]) -> str:
     loc = _place(error)
     place = ".".join(str(part) for part in loc)
     value = error["input"]
-    shown_value = "" if isinstance(value, dict | list) else f"{_short(repr(value))}: "
+    shown_value = "" if isinstance(value, dict | list) else f"{cut(repr(value), QUOTED)}: "
     kind, message = error["type"], error["msg"]
     if kind == "model_type":
         return (
@@ -74,7 +74,7 @@ def _text(error: ErrorDetails, model: type[BaseModel]) -> str:
         valid = _valid_keys(loc[:-1], model)
         near = difflib.get_close_matches(key[:QUOTED], valid, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"valid keys: {', '.join(valid)}"
-        return f"unknown key {_short(place)!r}; {hint}"
+        return f"unknown key {cut(place, QUOTED)!r}; {hint}"
     if kind == "missing":
         return f"{place!r} is missing; add it"
     if kind == "value_error":
@@ -113,10 +113,6 @@ def _valid_keys(loc: Location, model: Any) -> list[str]:
         # none: a key of a mapping may be called as a field is, such as a parameter `choice` of a space
         model = next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), model)
     return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
 
 
 def _decapitalised(message: str) -> str:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 
 from bftrainer.messages.specs import ABOVE_MAX, BESIDE_SIZES, NO_MAX, NO_MULTIPLE, SIZE_TWICE, WORKERS
 from bftrainer.model.sizes import AllowedSizes
+from bftrainer.model.text import cut
 
 MAX_NODES = 1_000_000
 MAX_WORKERS = 1024
@@ -33,9 +34,7 @@ Whole = Annotated[int, BeforeValidator(whole)]
 def _workers(value: object) -> object:
     if value == "auto" or (type(value) is int and 1 <= value <= MAX_WORKERS):
         return value
-    said = repr(value)
-    shown = said if len(said) <= MAX_SHOWN else f"{said[:MAX_SHOWN]}..."
-    raise ValueError(WORKERS.say(given=shown, most=MAX_WORKERS))
+    raise ValueError(WORKERS.say(given=cut(repr(value), MAX_SHOWN), most=MAX_WORKERS))
 
 
 Workers = Annotated[int | Literal["auto"], PlainValidator(_workers)]

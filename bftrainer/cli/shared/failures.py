@@ -7,6 +7,7 @@ import click
 from bftrainer.cli.shared.terminal import say
 from bftrainer.errors import BftrainerError
 from bftrainer.messages.commands.lines import NO_MEMORY, OWN_FAULT, SYSTEM_REFUSES
+from bftrainer.model.text import cut
 
 USER, USAGE, OURS, INTERRUPTED = 1, 2, 70, 130
 MOST_CHARACTERS = 2000
@@ -53,7 +54,6 @@ def _tell_usage(error: click.ClickException) -> int:
 def _lines(text: str) -> None:
     lines = text.splitlines()
     for line in lines[:MOST_LINES]:
-        cut = line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}..."
-        say(f"error: {cut}", err=True)
+        say(f"error: {cut(line, MOST_CHARACTERS)}", err=True)
     if len(lines) > MOST_LINES:
         say(f"error: and {len(lines) - MOST_LINES:,} lines more", err=True)

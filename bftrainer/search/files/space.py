@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bftrainer.messages.files.tables import UNKNOWN_NAME, WRONG_VALUE
+from bftrainer.model.text import cut
 from bftrainer.threads import check
 
 Value = float | int | str | bool
@@ -181,8 +182,7 @@ class PointReader:
 
 def shown(value: Value) -> str:
     """A value in a message: of a long one its beginning."""
-    text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return cut(repr(value), SHOWN)
 
 
 def same(one: Value, other: Value) -> bool:

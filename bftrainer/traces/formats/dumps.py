@@ -16,7 +16,8 @@ from itertools import pairwise
 from statistics import median
 
 from bftrainer.messages.files.logs import TELLS_NOTHING
-from bftrainer.traces.formats.lines import BrokenLineError, Lines, ReadIntervals, counted
+from bftrainer.model.text import counted
+from bftrainer.traces.formats.lines import BrokenLineError, Lines, ReadIntervals
 from bftrainer.traces.intervals import Interval, LogError
 
 TIME = re.compile(r"\d{9,11}(\.\d+)?")
@@ -89,7 +90,7 @@ def found(taken: Iterable[Sample], command: str) -> ReadIntervals:
 
 
 def _notes(times: list[float]) -> Iterator[str]:
-    yield counted(len(times), "sample", "samples")
+    yield counted(len(times), "sample")
     steps = [b - a for a, b in pairwise(times)]
     if steps and max(steps) > GAP * median(steps):
         yield (

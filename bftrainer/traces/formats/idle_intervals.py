@@ -10,7 +10,8 @@ import csv
 from collections.abc import Iterator
 
 from bftrainer.messages.files.logs import LACKS_COLUMNS, TELLS_NOTHING
-from bftrainer.traces.formats.lines import BrokenLineError, Lines, ReadIntervals, counted, shown
+from bftrainer.model.text import counted
+from bftrainer.traces.formats.lines import BrokenLineError, Lines, ReadIntervals, shown
 from bftrainer.traces.formats.options import LogOptions
 from bftrainer.traces.intervals import COLUMNS, Interval, LogError, united
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from bftrainer.messages.files.logs import TELLS_NOTHING
-from bftrainer.traces.formats.lines import ReadIntervals, counted
+from bftrainer.model.text import counted
+from bftrainer.traces.formats.lines import ReadIntervals
 from bftrainer.traces.intervals import Interval, LogError
 
 
@@ -79,7 +80,7 @@ def found(rows: Iterable[LoggedJob]) -> ReadIntervals:
     running = sum(job.end == float("inf") for job in jobs)
     notes = []
     if never:
-        notes.append(counted(never, "job", "jobs") + " never started; left out")
+        notes.append(counted(never, "job") + " never started; left out")
     if nameless:
         notes.append(counted(nameless, "job ran", "jobs ran") + " on nodes that are not named; left out")
     if running:

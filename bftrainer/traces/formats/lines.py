@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from bftrainer import nodesets
+from bftrainer.model.text import cut
 from bftrainer.traces.intervals import Interval
 
 T = TypeVar("T")
@@ -69,11 +70,6 @@ class Lines:
                     yield found
 
 
-def counted(n: int, one: str, more: str) -> str:
-    """A number with a word that fits it: `1 job has` or `2,000 jobs have`."""
-    return f"{n:,} {one if n == 1 else more}"
-
-
 @dataclass(frozen=True, slots=True)
 class ReadIntervals:
     """What a reader found in a log. Times in Unix seconds; an interval without end ends at infinity."""
@@ -87,7 +83,7 @@ class ReadIntervals:
 
 def shown(text: str) -> str:
     """A line as messages quote it."""
-    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
+    return repr(cut(text, SHOWN))
 
 
 def number(text: str) -> float:

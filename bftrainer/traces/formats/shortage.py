@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bftrainer.traces.formats.lines import counted
+from bftrainer.model.text import counted
 
 
 @dataclass

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bftrainer.messages.files.logs import RECORD_VERSION, TELLS_NOTHING
+from bftrainer.model.text import counted
 from bftrainer.traces.formats.lines import (
     PIECE,
     BrokenLineError,
     Lines,
     ReadIntervals,
-    counted,
     moment,
     node_names,
     shown,
@@ -194,9 +194,9 @@ def _names(text: object) -> list[str]:
 
 
 def _notes(series: _Series, unfinished: int) -> Iterator[str]:
-    yield counted(series.snapshots, "snapshot", "snapshots")
+    yield counted(series.snapshots, "snapshot")
     if series.failed:
-        yield counted(series.failed, "poll", "polls") + " without an answer: the state before continues"
+        yield counted(series.failed, "poll") + " without an answer: the state before continues"
     if series.missing_s:
         yield (
             f"{series.missing_s / 3600:.1f} h of {(series.last - (series.begin or 0.0)) / 3600:.1f} h were "

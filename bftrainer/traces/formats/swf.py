@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from bftrainer.messages.files.logs import CORES_OF_GPUS, MACHINE_NODES, TELLS_NOTHING
 from bftrainer.model.gpus import gpus_of
+from bftrainer.model.text import counted
 from bftrainer.traces.formats import gpu_jobs
 from bftrainer.traces.formats.gpu_jobs import GpuRequest
 from bftrainer.traces.formats.jobs import LoggedJob, idle, span
@@ -24,7 +25,6 @@ from bftrainer.traces.formats.lines import (
     BrokenLineError,
     Lines,
     ReadIntervals,
-    counted,
     number,
     shown,
 )
@@ -173,12 +173,12 @@ def _notes(parser: Parser, shortage: JobShortage, options: LogOptions) -> Iterat
             "nodes; --cores-per-node makes nodes of them"
         )
     if parser.never:
-        yield counted(parser.never, "job", "jobs") + " never ran; left out"
+        yield counted(parser.never, "job") + " never ran; left out"
     if parser.no_run:
-        yield counted(parser.no_run, "job", "jobs") + " without a run time (field 4 is -1); left out"
+        yield counted(parser.no_run, "job") + " without a run time (field 4 is -1); left out"
     if parser.no_wait:
         yield (
-            counted(parser.no_wait, "job", "jobs") + " without a wait time (field 3 is -1): taken to start "
+            counted(parser.no_wait, "job") + " without a wait time (field 3 is -1): taken to start "
             "when submitted"
         )
     yield from shortage.notes()
