@@ -258,7 +258,7 @@ def _shared_out(alone: Sequence[Planned], question: Question) -> list[Planned] |
         sizes = [n for n in bounds(question.profile) if n < _nodes(part, question)]
         tried = [*(question.part(part.simulator.experiment, n) for n in sizes), part]
         shown = [own for own in tried if question.shown(own.answer)]
-        options.append([(_nodes(own, question), _cost([own], question), own) for own in shown])
+        options.append([(_nodes(own, question), *_worth([own], question), own) for own in shown])
     return shared_out(options, question.profile.nodes, add)
 
 

@@ -103,7 +103,9 @@ class Ways:
         value: Callable[[StagePlan], float],
     ) -> Iterator[list[StagePlan]]:
         found = shared_out(
-            [[(own.nodes, value(own), own) for own in part] for part in options], self.most, join
+            [[(own.nodes, value(own), own.estimate.jct_s, own) for own in part] for part in options],
+            self.most,
+            join,
         )
         at_a_time = sum(plan.at_a_time for plan in found or ())
         if found and (self.parallelism is None or at_a_time <= self.parallelism):

@@ -23,20 +23,22 @@ def bounds(profile: ExperimentProfile) -> list[int]:
 
 
 def shared_out(
-    options: Sequence[Sequence[tuple[int, float, Item]]], most: int, join: Callable[[float, float], float]
+    options: Sequence[Sequence[tuple[int, float, float, Item]]],
+    most: int,
+    join: Callable[[float, float], float],
 ) -> list[Item] | None:
-    """The best choice of one option (nodes, value, item) for each experiment, on at most so many nodes.
+    """The best choice of one option (nodes, value, seconds, item) for each experiment, on `most` nodes.
 
-    The one whose values, joined, are the least; None if none fits. Dynamic programming over experiments and
-    nodes left.
+    The one whose values, joined, are the least, and of equal ones the one that is over first; None if none
+    fits. Dynamic programming over experiments and nodes left.
     """
-    best: dict[int, tuple[float, list[Item]]] = {0: (0.0, [])}  # nodes -> value of those that hold them
+    best: dict[int, tuple[float, float, list[Item]]] = {0: (0.0, 0.0, [])}  # nodes -> that of those with them
     for own in options:
-        found: dict[int, tuple[float, list[Item]]] = {}
-        for used, (value, items) in best.items():
-            for nodes, more, item in own:
-                total = join(value, more)
-                if used + nodes <= most and total < found.get(used + nodes, (math.inf, []))[0]:
-                    found[used + nodes] = total, [*items, item]
+        found: dict[int, tuple[float, float, list[Item]]] = {}
+        for used, (value, seconds, items) in best.items():
+            for nodes, more, longer, item in own:
+                total = float(f"{join(value, more):.9g}"), max(seconds, longer)
+                if used + nodes <= most and total < found.get(used + nodes, (math.inf, math.inf))[:2]:
+                    found[used + nodes] = *total, [*items, item]
         best = found
-    return min(best.values(), key=lambda own: own[0])[1] if best else None
+    return min(best.values(), key=lambda own: own[:2])[2] if best else None

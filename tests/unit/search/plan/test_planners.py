@@ -541,6 +541,19 @@ def test_brackets_that_share_nodes_are_planned_with_the_draws_of_all_nodes() -> 
         assert sum(own.estimate.total if own else np.inf for own in plans) <= one.cost * (1 + 1e-9)
 
 
+def test_brackets_that_share_nodes_are_as_fast_as_their_cost_allows() -> None:
+    """A trial on one node costs as much on any share, so the deadline makes no difference."""
+    own = ExperimentProfile(curve=((1, 100.0), (2, 180.0), (4, 320.0)), iteration_samples=3000, nodes=8)
+    took = []
+    for deadline_s in (2400, 20000):
+        whole = beside.together(hyperband(27, 3), beside.Question(own, deadline_s, samples=1))
+        assert whole.order is Order.BESIDE
+        plans = [part.answer.chosen for part in whole.parts]
+        assert sum(one.nodes for one in plans if one) <= 8
+        took.append(max(one.estimate.jct_s for one in plans if one))
+    assert took[0] == pytest.approx(took[1])
+
+
 def test_nothing_is_proven_with_a_chance() -> None:
     """A trial that is late on average and on time in most draws costs less with one worker than with two."""
     own = ExperimentProfile(curve=((1, 1.0), (2, 1.5)), nodes=2, most=2, spread=Spread(1.0, Family.LOGNORMAL))
