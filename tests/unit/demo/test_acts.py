@@ -57,7 +57,6 @@ class Stage:
     def scene(self) -> Scene:
         return Scene(
             at=self.at,
-            name="t",
             members=self.members,
             busy=self.busy,
             step=100,
