@@ -176,6 +176,11 @@ class DemoSession:
         """Ask the daemon for the present state; time counts from the first view."""
         return self._looker.look()
 
+    @property
+    def state_dir(self) -> Path:
+        """The daemon's state directory."""
+        return self._state
+
     def nodes(self) -> list[dict[str, Any]]:
         """Return the nodes as `bftrainer pool` shows them."""
         return list(self.client.call("GET", "pool")["nodes"])
