@@ -120,7 +120,8 @@ class Churn:
     def _view(self) -> dict[str, Any]:
         found = self.site.trainer(self.name)
         if found["ended_at"]:
-            raise EndedEarlyError(f"{found['status']} before all had happened: {found['reason']}")
+            why = f"{found['status']} before all had happened: {found['reason']}"
+            raise EndedEarlyError(f"{why}\n{self.site.story()}")
         return found
 
     def _are_members(self, *nodes: str) -> bool:

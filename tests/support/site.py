@@ -165,6 +165,7 @@ class Site:
         with contextlib.suppress(DaemonError):
             parts += [str(t) for t in self.get("trainers")]
             parts += [str(e) for e in self.get("events", limit=30)]
+            parts += [str(node) for node in self.get("pool")["nodes"]]
         for log in [*self.state.glob("logs/*.log"), *self.trainers.glob("*/*.log")]:
             parts += [f"--- {log.name}", log.read_text()[-2000:]]
         return "\n".join(parts)
