@@ -195,26 +195,3 @@ NOT_STARTED = Diagnostic(
     "its signals. bftrainer starts a process on each node, or on each of its GPUs. It sets RANK, "
     "WORLD_SIZE, MASTER_ADDR and MASTER_PORT.",
 )
-LOSS_UNEVEN = Diagnostic(
-    128,
-    "{what} in the loss is divided by a number that differs between batches of as many samples, such as "
-    "class weights, or labels that are not ignored",
-    "Take reduction='none', add up, and divide by len(x) times a constant",
-    "A step's samples are cut into a share for each node, and the shares' losses are averaged by their "
-    "samples. Divided otherwise, they give other gradients on other numbers of nodes. See "
-    "[elastic.Run](your-script.md#elasticrun).",
-)
-LOSS_SUM = Diagnostic(
-    129,
-    "{what} in the loss is a sum over samples, divided by {divisor} however many samples there are",
-    "Divide it by len(x), the samples of this node's batch, or take a mean",
-    "The gradients of all nodes are averaged. On two nodes those of a sum are half as large. See "
-    "[elastic.Run](your-script.md#elasticrun).",
-)
-LOSS_CURVED = Diagnostic(
-    130,
-    "the loss is a root, power, logarithm or quotient of {what} over this node's samples",
-    "Take it for each sample, and then the mean. Or keep the trainer to one number of nodes",
-    "The mean of two nodes' roots is not the root over all samples, so results depend on the number of "
-    "nodes. See [Losses over the whole batch](your-script.md#losses-over-the-whole-batch).",
-)

@@ -14,7 +14,6 @@ CLASS_NAMES: frozenset[str] = frozenset(
 
 INSPECTION: frozenset[str] = frozenset(
     {
-        "elastic/checks/loss_shares.py",
         "elastic/frameworks/huggingface/loss_by_items.py",
     }
 )

@@ -34,7 +34,10 @@ class NormShares(StepObserver):
         self, trained: Trained, policy: Policy, ranks: Sequence[int], *, at_most: int, least: int
     ) -> None:
         self._trained, self._told = trained, False
-        self._sizes = sizes_at_once(policy, ranks, at_most=at_most, least=least)
+        self._sizes: dict[int, set[int]] = {}
+        if isinstance(policy, FixedGlobal):  # with others a rank has as many, however many ranks there are
+            batch = policy.batch
+            self._sizes = {n: set(at_once(batch, n, at_most, least)) for n in islice(ranks, MOST_SIZES)}
 
     def loop_begins(self) -> None:
         """Warn, once."""
@@ -48,17 +51,6 @@ class NormShares(StepObserver):
         if common == 1:
             cure = "Take a batch whose shares have a common divisor, and that as batch_size"
         warnings.warn(NORM_SHARES.say(few=few, fewest=fewest, many=many, most=-most, cure=cure))
-
-
-def sizes_at_once(policy: Policy, ranks: Sequence[int], *, at_most: int, least: int) -> dict[int, set[int]]:
-    """How many samples a rank computes at once in a whole step, by the number of ranks. Empty where that does
-    not depend on them.
-
-    Args: as those of `NormShares`.
-    """
-    if not isinstance(policy, FixedGlobal):
-        return {}
-    return {n: set(at_once(policy.batch, n, at_most, least)) for n in islice(ranks, MOST_SIZES)}
 
 
 def at_once(batch: int, ranks: int, at_most: int, least: int) -> Iterator[int]:

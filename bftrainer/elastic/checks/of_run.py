@@ -10,7 +10,6 @@ from bftrainer.elastic.checks.comparison import Comparison
 from bftrainer.elastic.checks.double_steps import DoubleSteps
 from bftrainer.elastic.checks.idle_steps import IdleSteps
 from bftrainer.elastic.checks.loop_variables import ChangingVariables
-from bftrainer.elastic.checks.loss_shares import LossShares
 from bftrainer.elastic.checks.norm_shares import NormShares
 from bftrainer.elastic.checks.own_gradients import OwnGradients
 from bftrainer.elastic.checks.own_weights import OwnWeights
@@ -68,6 +67,4 @@ def observers_of(run: CheckedRun) -> list[StepObserver]:
         found += [Comparison(run.compare_every, run.may_differ), ChangingVariables()]
         ranks = run.orders.every_ranks
         found += [NormShares(run.trained, run.policy, ranks, at_most=run.at_once, least=run.least)]
-        if run.averages:  # else the script weighs the shares itself
-            found += [LossShares(run.policy, ranks, at_most=run.at_once, least=run.least)]
     return found

@@ -35,7 +35,7 @@ from bftrainer.elastic.frameworks.huggingface.loss_by_items import (
     require_smoothing_by_items,
     trainers_of,
     watch_first_loss,
-    watch_means,
+    watch_masked_labels,
     watch_own_loss,
 )
 from bftrainer.elastic.frameworks.huggingface.order import begin_epoch, length_of, order_of
@@ -139,7 +139,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         if (model := given.get("model")) is not None:
             require_function_by_items(Trainer, self)
             watch_own_loss(Trainer, self, is_cut=self._is_cut, is_shared=self._job.sizes[-1] > 1)
-            watch_means(Trainer, self, self._at_once)
+            watch_masked_labels(Trainer, self, self._at_once)
             if getattr(args, "label_smoothing_factor", 0):
                 require_smoothing_by_items(LabelSmoother, model)
             if not getattr(args, "torch_compile", False):  # which would compile the watching, too

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from bftrainer.elastic.frameworks.fixed_batch import Uneven
-from bftrainer.elastic.frameworks.loss_check import watch_losses
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.warnings import note_warning
 from bftrainer.messages.huggingface import (
@@ -153,10 +152,9 @@ def _require_sum(own: Any, names: set[Any], *, is_cut: bool, is_shared: bool, tr
     _at_first_loss(trainer, instead)
 
 
-def watch_means(base: type, callback: Any, at_once: Mapping[int, int]) -> None:
+def watch_masked_labels(base: type, callback: Any, at_once: Mapping[int, int]) -> None:
     """See in the first batch whether the loss of the Trainer that has this callback is a mean over labels of
-    which some are masked, and tell where it is one over other samples on other numbers of ranks. Look at its
-    losses for other means that depend on the samples at once, such as those with class weights.
+    which some are masked, and tell where it is one over other samples on other numbers of ranks.
 
     Args:
         base: Hugging Face's Trainer.
@@ -164,27 +162,7 @@ def watch_means(base: type, callback: Any, at_once: Mapping[int, int]) -> None:
     """
     if (found := Uneven.of(at_once)) is not None:
         for trainer in trainers_of(base, callback):
-            _watch_losses(trainer, at_once)
             _at_first_step(trainer, MASKED_MEAN.say(**found._asdict()))
-
-
-def _watch_losses(trainer: Any, at_once: Mapping[int, int]) -> None:
-    own, seen = trainer.training_step, {"samples": 0}
-
-    def step(model: Any, inputs: Any, *given: Any, **options: Any) -> Any:
-        found = list(inputs.values()) if isinstance(inputs, Mapping) and not _has_masked(inputs) else []
-        seen["samples"] = next(
-            (len(each) for each in found if isinstance(each, torch.Tensor) and each.dim()), 0
-        )
-        return own(model, inputs, *given, **options)
-
-    trainer.training_step = step
-    watch_losses(trainer.accelerator, at_once, lambda: 0 if _is_taken_for_sum(trainer) else seen["samples"])
-
-
-def _has_masked(inputs: Any) -> bool:
-    labels = inputs.get("labels") if isinstance(inputs, Mapping) else None
-    return isinstance(labels, torch.Tensor) and bool((labels == MASKED).any())
 
 
 def _at_first_step(trainer: Any, of_masked: str) -> None:
@@ -194,7 +172,9 @@ def _at_first_step(trainer: Any, of_masked: str) -> None:
         del trainer.training_step
         if before is not None:
             trainer.training_step = before
-        if _has_masked(inputs) and not _is_taken_for_sum(trainer):
+        labels = inputs.get("labels") if isinstance(inputs, Mapping) else None
+        is_masked = isinstance(labels, torch.Tensor) and bool((labels == MASKED).any())
+        if is_masked and not _is_taken_for_sum(trainer):
             note_warning(of_masked)
         return own(model, inputs, *given, **options)
 

@@ -39,7 +39,6 @@ from bftrainer.elastic.frameworks.lightning.counts import (
 )
 from bftrainer.elastic.frameworks.lightning.files import CheckpointFiles
 from bftrainer.elastic.frameworks.lightning.step_figures import StepFigures
-from bftrainer.elastic.frameworks.loss_check import forget_losses, watch_losses
 from bftrainer.elastic.frameworks.model_check import AsAtStart, Restored
 from bftrainer.elastic.frameworks.pending_gradients import windows
 from bftrainer.elastic.frameworks.replica_check import SameWeights
@@ -71,7 +70,6 @@ def after_each_batch(module: Any, then: Callable[[int], None]) -> None:
 def forget(module: Any) -> None:
     """Undo it; a module that keeps a function of ours could not be pickled."""
     vars(module).pop(HOOK, None)
-    forget_losses(module)
 
 
 try:
@@ -253,7 +251,6 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         windows().know(getattr(trainer, "optimizers", ()))
         self._job.listen_for_sigterm()
         after_each_batch(pl_module, lambda batch_idx: self.after_batch(trainer, pl_module, batch_idx))
-        watch_losses(pl_module, self._at_once, lambda: self._cut.samples)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Forget figures of the epoch before."""
