@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from bftrainer.messages.diagnostic import Diagnostic
 
+STRANGERS_DATABASE = Diagnostic(
+    937,
+    "{path} lies where strangers can put files: {why}",
+    "Copy this one file to a folder of your own, and name that",
+    "SQLite does what a file called ...-journal beside a database says. A stranger's can have it delete any "
+    "file of yours.",
+)
 UNWRITABLE = Diagnostic(
     941,
     "{path}: {why}",
@@ -42,11 +49,4 @@ UNKNOWN_OWNER = Diagnostic(
     "Ask on a machine that does",
     "Only files of a trainer's own user are shown as what it printed. Others may have put "
     "something else there.",
-)
-STRANGERS_DATABASE = Diagnostic(
-    937,
-    "{path} lies where strangers can put files: {why}",
-    "Copy this one file to a folder of your own, and name that",
-    "SQLite does what a file called ...-journal beside a database says. A stranger's can have it delete any "
-    "file of yours.",
 )
