@@ -42,6 +42,7 @@ from bftrainer.model.gpus import gpus_of, on_whole_nodes
 from bftrainer.model.policy import EngineSettings, Share, ShareNodes
 from bftrainer.model.problem import Plan, Problem
 from bftrainer.model.trainer import AdaptingBatch, Cost, RescaleCosts, Scalability, TrainerSpec
+from bftrainer.threads import no_collection
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.support.placements_milp import Solved, solved  # the MILP with nodes is a test's oracle
@@ -141,7 +142,8 @@ class World:
         """One event; returns its seconds."""
         self.now += 1.0
         begin = time.thread_time(), time.perf_counter()
-        done = step(self.state, replace(event, time=self.now), self.solve)
+        with no_collection():
+            done = step(self.state, replace(event, time=self.now), self.solve)
         taken = Taken(time.thread_time() - begin[0], time.perf_counter() - begin[1])
         self.plan = done.plan or self.plan
         self.state = done.state

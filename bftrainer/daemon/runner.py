@@ -30,6 +30,7 @@ from bftrainer.performance.estimate import estimates_of
 from bftrainer.ports import Launcher
 from bftrainer.settings.live import LiveSettings
 from bftrainer.telemetry.telemetry import Telemetry
+from bftrainer.threads import no_collection
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +150,8 @@ class Runner:
 
     def _step(self, before: State, event: Event) -> tuple[Contained, list[Trainer]]:
         """What an event leads to, and the trainers that it changed."""
-        result = contained(before, event, self._solve)
+        with no_collection():
+            result = contained(before, event, self._solve)
         after = result.step.state
         changed = [t for t in after.active.values() if before.active.get(t.id) is not t]
         if isinstance(event, PriorityChanged) and (waits := after.waiting.get(event.trainer)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from dataclasses import replace
@@ -145,10 +146,10 @@ def test_one_action_that_fails_keeps_none_of_the_others(tmp_path: Path) -> None:
 def test_the_engine_has_a_thread_and_the_settings_of_the_moment_and_what_it_decides_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    allocate, seen = runner_.decide, set[tuple[str, str]]()
+    allocate, seen = runner_.decide, set[tuple[str, str, bool]]()
 
     def decide(problem: Problem, own: EngineSettings) -> Plan:
-        seen.add((threading.current_thread().name.partition("_")[0], own.allocator))
+        seen.add((threading.current_thread().name.partition("_")[0], own.allocator, gc.isenabled()))
         return allocate(problem, own)
 
     monkeypatch.setattr(runner_, "decide", decide)
@@ -158,7 +159,8 @@ def test_the_engine_has_a_thread_and_the_settings_of_the_moment_and_what_it_deci
         stage.daemon.settings.current = settings_in(tmp_path, allocator="equal")
         id_ = await stage.submit(SPEC)
         await stage.take(joined("a"))
-        assert seen == {("engine", "equal")} and stage.runner.state.settings.allocator == "equal"
+        assert seen == {("engine", "equal", False)}, "garbage is collected when it has decided"
+        assert gc.isenabled() and stage.runner.state.settings.allocator == "equal"
         assert stage.daemon.index.count("ann") == 1
         await stage.take(TrainerCancelled(time=time.time(), trainer=id_), left("a"))
         assert (stage.daemon.index.count("ann"), stage.acts.forgotten) == (0, [id_])
