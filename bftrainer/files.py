@@ -114,6 +114,21 @@ def strangers_in(folder: Path) -> str:
     return "everybody may write there" if found.st_mode & stat.S_IWOTH else ""
 
 
+def strangers_beside(path: Path) -> str:
+    """Why strangers can put files beside a file, or lead to another one by exchanging a folder on the way;
+    empty if they cannot. `path`: without links, as it is opened later."""
+    if why := strangers_in(path.parent):
+        return why
+    for folder in path.parent.parents:
+        with contextlib.suppress(OSError):
+            found = folder.stat()
+            if found.st_uid not in {os.geteuid(), *_roots()}:
+                return f"{folder}, on the way there, belongs to another user"
+            if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+                return f"everybody may write in {folder}, on the way there"
+    return ""
+
+
 def make_checkpoint_folder(folder: str, own: str) -> None:
     """Make the folder of a trainer's checkpoints, see `is_among`. Raises `OSError` as `held` does."""
     with held(Path(folder), own=is_among(folder, own)):

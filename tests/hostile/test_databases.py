@@ -16,6 +16,7 @@ import pytest
 
 from bftrainer.errors import BftrainerError
 from bftrainer.replay.calibrate.history import load
+from bftrainer.replay.sweep.results import Results
 from bftrainer.search.optuna.export import in_storage
 from bftrainer.search.optuna.mirror import Mirror
 from tests.support.hostile.attacks import attacking
@@ -122,26 +123,73 @@ def test_a_database_that_is_cut_off_harms_no_main_job(world: World) -> None:
     world.kill_daemon()  # nothing that is left of its store can be read
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o1777])
-def test_no_database_is_opened_where_strangers_put_a_journal_beside_it(tmp_path: Path, mode: int) -> None:
-    """SQLite deletes the file that a journal names as the one of all databases of its transaction."""
-    folder, private = tmp_path / "shared", tmp_path / "private"
-    private.write_text("mine")
-    folder.mkdir()
-    folder.chmod(mode)
-    database = folder / "bftrainer.db"
+def _with_a_journal(folder: Path, name: str, deletes: Path) -> Path:
+    """A database, and beside it a journal at which SQLite deletes a file: it names this as the one of all
+    databases of its transaction."""
+    database = folder / name
     with contextlib.closing(sqlite3.connect(database)) as made:
         made.execute("CREATE TABLE t (x)")
-    magic, name = bytes.fromhex("d9d505f920a163d7"), str(private).encode()
+    magic, file = bytes.fromhex("d9d505f920a163d7"), str(deletes).encode()
     head = magic + struct.pack(">5I", 0, 0, database.stat().st_size // 4096, 512, 4096)
-    end = struct.pack(">I", 0x40000000 // 4096 + 1) + name + struct.pack(">2I", len(name), sum(name)) + magic
-    database.with_name("bftrainer.db-journal").write_bytes(head.ljust(512, b"\0") + end)
+    end = struct.pack(">I", 0x40000000 // 4096 + 1) + file + struct.pack(">2I", len(file), sum(file)) + magic
+    database.with_name(f"{name}-journal").write_bytes(head.ljust(512, b"\0") + end)
+    return database
+
+
+def _require_nobody_opens(folder: Path, private: Path) -> None:
+    database = _with_a_journal(folder, "bftrainer.db", private)
+    _with_a_journal(folder, "results.sqlite", private)
     study: dict[str, Any] = {"id": 1, "name": "s", "submitted_at": 0.0}
     for use in (
         lambda: load(folder),
         lambda: in_storage(study, f"sqlite:///{database}"),
         lambda: Mirror(f"sqlite:///{database}").update(study),
+        lambda: Results(folder),
     ):
         with pytest.raises(BftrainerError, match="strangers can put files"):
             use()
     assert private.read_text() == "mine"
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_no_database_is_opened_where_strangers_put_a_journal_beside_it(tmp_path: Path, mode: int) -> None:
+    folder, private = tmp_path / "shared", tmp_path / "private"
+    private.write_text("mine")
+    folder.mkdir()
+    folder.chmod(mode)
+    _require_nobody_opens(folder, private)
+
+
+def test_no_database_is_opened_in_a_folder_that_strangers_can_exchange(tmp_path: Path) -> None:
+    above, private = tmp_path / "shared", tmp_path / "private"
+    private.write_text("mine")
+    folder = above / "own"
+    folder.mkdir(parents=True)
+    above.chmod(0o777)
+    _require_nobody_opens(folder, private)
+
+
+def test_a_database_is_opened_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who can write beside a link could exchange it after somebody has looked where it leads."""
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    own.mkdir()
+    shared.chmod(0o777)
+    (shared / "bftrainer.db").symlink_to(own / "bftrainer.db")
+    (own / "bftrainer.db").touch()
+    opened: list[str] = []
+
+    def told(path: object, **_: object) -> None:
+        opened.append(str(path))
+        raise BftrainerError("told")
+
+    monkeypatch.setattr("bftrainer.replay.calibrate.history.SqlStore", told)
+    monkeypatch.setattr("optuna.storages.RDBStorage", told)
+    monkeypatch.setattr("bftrainer.search.optuna.mirror.RDBStorage", told)
+    study: dict[str, Any] = {"id": 1, "name": "s", "submitted_at": 0.0}
+    url = f"sqlite:///{shared / 'bftrainer.db'}"
+    for use in (lambda: load(shared), lambda: in_storage(study, url), lambda: Mirror(url).update(study)):
+        with pytest.raises(BftrainerError, match="told"):
+            use()
+    real = str(own / "bftrainer.db")
+    assert opened == [real, f"sqlite:///{real}", f"sqlite:///{real}"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer.errors import BftrainerError
-from bftrainer.files import open_regular, strangers_in
+from bftrainer.files import open_regular, strangers_beside
 from bftrainer.messages.files.places import STRANGERS_DATABASE
 from bftrainer.messages.files.replays import NO_HISTORY, ODD_HISTORY
 from bftrainer.messages.files.tables import NO_FILE
@@ -93,9 +93,10 @@ def load(path: Path) -> History:
         raise HistoryError(
             NO_FILE.say(what=path, kind="file", which="a daemon's --state-dir, or the database in it")
         )
-    if why := strangers_in(path.resolve().parent):
+    real = path.resolve()
+    if why := strangers_beside(real):
         raise HistoryError(STRANGERS_DATABASE.say(path=path, why=why))
-    store = SqlStore(path)
+    store = SqlStore(real)
     try:
         return _read(store)
     except NothingToReplayError as error:

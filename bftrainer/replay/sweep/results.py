@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bftrainer.messages.files.places import UNWRITABLE
+from bftrainer.files import strangers_beside
+from bftrainer.messages.files.places import STRANGERS_DATABASE, UNWRITABLE
 from bftrainer.model.text import shown
 from bftrainer.replay.sweep.execute import Row
 from bftrainer.replay.sweep.grid import SweepError
@@ -23,7 +24,7 @@ class Results:
     It gets a column for every name that a row brings. Rows of former sweeps stay.
 
     Raises:
-        SweepError: the folder or the file cannot be opened.
+        SweepError: the folder or the file cannot be opened, or strangers can put files beside it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,6 +34,9 @@ class Results:
             path = folder / "results.sqlite"
             if path.is_symlink() and path.lstat().st_uid not in {0, os.geteuid()}:
                 raise PermissionError(errno.EPERM, f"{path.name} is a link that belongs to another user")
+            path = Path(os.path.realpath(path))
+            if why := strangers_beside(path):
+                raise SweepError(STRANGERS_DATABASE.say(path=folder / path.name, why=why))
             self._db = sqlite3.connect(path, timeout=60)
             self._db.execute("CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, name, error)")
         except (OSError, ValueError, sqlite3.Error) as error:  # ValueError: no name of a folder

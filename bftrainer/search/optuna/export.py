@@ -11,7 +11,7 @@ import optuna
 from sqlalchemy.exc import SQLAlchemyError
 
 from bftrainer.errors import BftrainerError
-from bftrainer.files import strangers_in
+from bftrainer.files import strangers_beside
 from bftrainer.messages.files.places import STRANGERS_DATABASE
 from bftrainer.messages.files.studies import STORAGE_FAILS
 from bftrainer.search.files.parse import parse
@@ -23,11 +23,19 @@ from bftrainer.spec.located_yaml import SPECS
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
-def require_no_strangers(url: str) -> None:
-    """Raise `BftrainerError` if a storage is a file where strangers can put others beside it."""
+def opened_safely(url: str) -> str:
+    """The URL under which to open a storage: a file by its name without links, which others could exchange.
+
+    Raises:
+        BftrainerError: strangers can put files beside the storage's file.
+    """
     path = file_of(url)
-    if path is not None and (why := strangers_in(path.resolve().parent)):
+    if path is None:
+        return url
+    real = path.resolve()
+    if why := strangers_beside(real):
         raise BftrainerError(STRANGERS_DATABASE.say(path=path, why=why))
+    return f"{url.partition(':///')[0]}:///{real}"
 
 
 def in_storage(study: Mapping[str, Any], url: str) -> optuna.Study:
@@ -36,9 +44,9 @@ def in_storage(study: Mapping[str, Any], url: str) -> optuna.Study:
     Raises:
         BftrainerError: the storage cannot be opened or written, or strangers can put files beside it.
     """
-    require_no_strangers(url)
+    opened = opened_safely(url)
     try:
-        storage = optuna.storages.RDBStorage(url)
+        storage = optuna.storages.RDBStorage(opened)
         with contextlib.suppress(KeyError):
             optuna.delete_study(study_name=study["name"], storage=storage)
         return as_optuna(study, storage)

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from bftrainer.errors import BftrainerError
 from bftrainer.messages.files.studies import NO_STORAGE_FOLDER, STORAGE_FAILS
 from bftrainer.search.files.parse import parse
-from bftrainer.search.optuna.export import require_no_strangers, trial_of
+from bftrainer.search.optuna.export import opened_safely, trial_of
 from bftrainer.search.optuna.frozen import frozen, space_of
 from bftrainer.search.optuna.storage import file_of, shown
 from bftrainer.spec.located_yaml import SPECS
@@ -105,9 +105,8 @@ def _open(url: str, study: Mapping[str, Any]) -> Opened:
     path = file_of(url)
     if path is not None and not path.parent.is_dir():
         raise NoFolderError(NO_STORAGE_FOLDER.say(folder=path.parent))
-    require_no_strangers(url)
     options = {"connect_args": {"timeout": LOCKED_S}} if path is not None else {"pool_pre_ping": True}
-    storage = RDBStorage(url, engine_kwargs=options)
+    storage = RDBStorage(opened_safely(url), engine_kwargs=options)
     owner = [study["id"], study["submitted_at"]]
     names = {own.study_name: own for own in storage.get_all_studies()}
     name = study["name"]
