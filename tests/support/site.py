@@ -242,8 +242,9 @@ def running(intervals: list[tuple[float, float, str]], *options: str, **settings
 
 @contextlib.contextmanager
 def running_at_will(*nodes: str, **settings: object) -> Iterator[Site]:
-    """Nodes come and go as the test says with `Site.change`; none is idle at first."""
-    site = Site([], **settings)
+    """Nodes come and go as the test says with `Site.change`; none is idle at first. None is left to main jobs
+    either, however often the test takes some: unless it says so with `headroom`."""
+    site = Site([], **{"headroom": 0, **settings})
     site.at_will(*nodes)
     with _started(site):
         yield site
