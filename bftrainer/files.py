@@ -116,13 +116,14 @@ def strangers_in(folder: Path) -> str:
 
 def strangers_beside(path: Path) -> str:
     """Why strangers can put files beside a file, or lead to another one by exchanging a folder on the way;
-    empty if they cannot. `path`: without links, as it is opened later."""
+    empty if they cannot. `path`: without links, as it is opened later. Root trusts no user's folder on the
+    way; a user may have folders below that of its group's head."""
     if why := strangers_in(path.parent):
         return why
     for folder in path.parent.parents:
         with contextlib.suppress(OSError):
             found = folder.stat()
-            if found.st_uid not in {os.geteuid(), *_roots()}:
+            if os.geteuid() == 0 and found.st_uid not in _roots():
                 return f"{folder}, on the way there, belongs to another user"
             if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
                 return f"everybody may write in {folder}, on the way there"

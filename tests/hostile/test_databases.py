@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from bftrainer.errors import BftrainerError
+from bftrainer.files import strangers_beside
 from bftrainer.replay.calibrate.history import load
 from bftrainer.replay.sweep.results import Results
 from bftrainer.search.optuna.export import in_storage
@@ -167,6 +168,20 @@ def test_no_database_is_opened_in_a_folder_that_strangers_can_exchange(tmp_path:
     folder.mkdir(parents=True)
     above.chmod(0o777)
     _require_nobody_opens(folder, private)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize(("reader", "refused"), [(0, True), (12345, False)])
+def test_a_folder_of_anothers_on_the_way_is_trusted_by_users_and_not_by_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: int, refused: bool
+) -> None:
+    """A group's head has the folder in which those of the members lie."""
+    own = tmp_path / "head" / "own"
+    own.mkdir(parents=True)
+    os.chown(own.parent, 54321, -1)
+    os.chown(own, reader, -1)
+    monkeypatch.setattr("os.geteuid", lambda: reader)
+    assert bool(strangers_beside(own / "bftrainer.db")) is refused
 
 
 def test_a_database_is_opened_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from tests.support.lsf_samples import FOLDER, sample
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no recorded outputs in {FOLDER}")
 TESTS = Path(__file__).parents[1]
 NOT_READ = {"bhosts_l_ibm.txt", "lshosts_lsload.txt"}
-"""People read `bhosts -l`, of which bftrainer asks for the short form; and loads, which no job is placed by."""
+"""People read `bhosts -l`, of which bftrainer asks for the short form; and loads, which place no job."""
 NOT_PRINTED = {"README.md", "lsb.acct.JOB_FINISH.10.108.txt"}
 """Of two versions of a record the emulator writes the earlier one."""
 NORMAL = Queue(name="normal", priority=30)
