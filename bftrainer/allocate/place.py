@@ -224,8 +224,9 @@ class _Board:
         return all(self._admits(want, node, several=True) for node in own)
 
     def _fitting(self, want: Want, need: int, *, several: bool, empty: bool = False) -> str | None:
-        """A node with enough usable GPUs; an `empty` one has no trainer. It has few for a trainer that will
-        never have more, and most for any other: it leaves room to grow, also to those on other nodes."""
+        """A node with enough usable GPUs: the one with fewest for a trainer that will never have more, which
+        leaves others whole, and with most for any other, which leaves all room to grow. `empty`: nobody is
+        there."""
         roomiest = several or want.count < want.most
         for level in self.levels[need:][:: -1 if roomiest else 1]:
             for node in level:
