@@ -101,6 +101,10 @@ class Shortage:
         cap, own = state.settings.user_max_nodes, self.of_users.get(spec.user, 0)
         over = 0 if cap is None else own + spec.n_min - cap
         idle, free = self._most(spec)
+        others = f"another trainer of its user ends ({FIRST}), or other users want fewer"
+        come = f"{self._counted(spec.n_min - idle)} more become idle"
+        if self._share_used(spec, more=max(0, spec.n_min - idle)):
+            come += f", and {others}"
         ways: tuple[tuple[object, str], ...] = (
             (
                 why_never(spec, state.settings, state.machine, state.gpus),
@@ -113,11 +117,8 @@ class Shortage:
                 f"a trainer with a place ends ({FIRST}), or an admin raises max_parallel",
             ),
             (over > 0, f"its user's other trainers give up {self._counted(over)}"),
-            (idle < spec.n_min, f"{self._counted(spec.n_min - idle)} more become idle"),
-            (
-                free < spec.n_min and self._share_used(spec),
-                f"another trainer of its user ends ({FIRST}), or other users want fewer",
-            ),
+            (idle < spec.n_min, come),
+            (free < spec.n_min and self._share_used(spec), others),
             (
                 free < spec.n_min,
                 f"another trainer ends or gives up {self._counted(spec.n_min - free)} ({FIRST}); or a higher "
@@ -187,12 +188,16 @@ class Shortage:
             words.append(f"{rest:,} other trainer{'s' if rest > 1 else ''}" if words else _trainers(rest))
         return f": held by {', '.join(words)}" if words else ""
 
-    def _share_used(self, spec: TrainerSpec) -> str:
-        """That a user holds all of its share of the pool while other users want nodes; empty if not so."""
+    def _share_used(self, spec: TrainerSpec, more: int = 0) -> str:
+        """That a user holds all of its share of the pool, or would with so many nodes `more` in that, while
+        other users want nodes; empty if not so."""
         ledger, portion = self.state.ledger, self.state.ledger.portion
         own, share = self.portions.get(spec.user, 0), ledger.shares.get(spec.user)
         least = portion.needed(spec.n_min)
-        if share is None or len(ledger.shares) < 2 or own + least < share + 1:  # it may be rounded up
+        if share is None or len(ledger.shares) < 2:
+            return ""
+        share *= 1 + more / max(1, sum(self.pool.values()))
+        if own + least < share + 1:  # it may be rounded up
             return ""
         unit = "node" if portion.whole else self.state.settings.unit
         return f"its user holds {own:,} of a share of {share:.3g} {unit}s (user_shares)"

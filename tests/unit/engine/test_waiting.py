@@ -142,3 +142,15 @@ def test_a_user_that_holds_its_whole_share_is_told_that_no_others_nodes_come() -
         "another trainer of its user ends (bftrainer priority makes it the first of those that wait), or "
         "other users want fewer"
     )
+
+
+def test_nodes_that_come_are_not_enough_where_the_share_of_the_user_is_used() -> None:
+    world = World(EngineSettings(user_shares={"others": 1.0}))
+    world.nodes(joined="abcd")
+    for id_, user in ((1, "bob"), (2, "ann")):
+        world.submit(id_, user=user, n_min=2, n_max=2)
+    world.submit(3, user="ann", n_min=6)
+    assert remedy(world, 3) == (
+        "2 nodes more become idle, and another trainer of its user ends (bftrainer priority makes it the "
+        "first of those that wait), or other users want fewer"
+    )
