@@ -128,7 +128,7 @@ def _trim_rows(table: sa.Table) -> Callable[[sa.Connection, int], int]:
     return trim_rows
 
 
-# whose it is
+# which user has the most
 
 
 def _size_of(table: sa.FromClause) -> sa.ColumnElement[int]:

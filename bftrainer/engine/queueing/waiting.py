@@ -101,10 +101,9 @@ class Shortage:
         cap, own = state.settings.user_max_nodes, self.of_users.get(spec.user, 0)
         over = 0 if cap is None else own + spec.n_min - cap
         idle, free = self._most(spec)
+        short = max(0, spec.n_min - idle)
+        share_used = self._share_used(spec, more=short)
         others = f"another trainer of its user ends ({FIRST}), or other users want fewer"
-        come = f"{self._counted(spec.n_min - idle)} more become idle"
-        if self._share_used(spec, more=max(0, spec.n_min - idle)):
-            come += f", and {others}"
         ways: tuple[tuple[object, str], ...] = (
             (
                 why_never(spec, state.settings, state.machine, state.gpus),
@@ -117,8 +116,8 @@ class Shortage:
                 f"a trainer with a place ends ({FIRST}), or an admin raises max_parallel",
             ),
             (over > 0, f"its user's other trainers give up {self._counted(over)}"),
-            (idle < spec.n_min, come),
-            (free < spec.n_min and self._share_used(spec), others),
+            (short, f"{self._counted(short)} more become idle" + (f", and {others}" if share_used else "")),
+            (free < spec.n_min and share_used, others),
             (
                 free < spec.n_min,
                 f"another trainer ends or gives up {self._counted(spec.n_min - free)} ({FIRST}); or a higher "

@@ -32,9 +32,14 @@ class StagePlan:
         return max((step.parallel for step in self.steps), default=0)
 
 
+def rounded(value: float) -> float:
+    """A cost or time to compare: two that differ only by the order in which they were added up are equal."""
+    return float(f"{value:.9g}")
+
+
 def worth(plan: StagePlan) -> tuple[float, float]:
     """A key that sorts plans: the cheapest first, and of those that cost the same the fastest."""
-    return float(f"{plan.estimate.total:.9g}"), plan.estimate.jct_s
+    return rounded(plan.estimate.total), plan.estimate.jct_s
 
 
 def cheapest(plans: Iterable[StagePlan], deadline_s: float) -> StagePlan | None:

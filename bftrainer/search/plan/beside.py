@@ -13,7 +13,7 @@ from operator import add
 
 from bftrainer.search.plan import at_once as held
 from bftrainer.search.plan import planner
-from bftrainer.search.plan.baselines import StagePlan, worth
+from bftrainer.search.plan.baselines import StagePlan, rounded, worth
 from bftrainer.search.plan.methods.exact import TOLERANCE
 from bftrainer.search.plan.model.experiment import MOST_STAGES, Experiment, joined
 from bftrainer.search.plan.model.profile import ExperimentProfile, Per
@@ -214,7 +214,7 @@ def _worth(parts: Sequence[Planned], question: Question) -> tuple[float, float]:
     """A key that sorts ways as `worth` sorts plans."""
     found = [question.shown(part.answer) for part in parts]
     longest = max(own.estimate.jct_s if own else math.inf for own in found)
-    return float(f"{_cost(parts, question):.9g}"), longest
+    return rounded(_cost(parts, question)), longest
 
 
 def _bound(alone: Sequence[Planned], question: Question) -> float:

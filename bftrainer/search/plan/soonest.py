@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from operator import add
 
-from bftrainer.search.plan.baselines import StagePlan, cheapest
+from bftrainer.search.plan.baselines import StagePlan, cheapest, rounded
 from bftrainer.search.plan.methods.exact import TOLERANCE
 from bftrainer.search.plan.model.experiment import MOST_STAGES, ExperimentError
 from bftrainer.search.plan.planner import Costs
@@ -114,7 +114,7 @@ class Ways:
 
 def _worth(way: tuple[Order, list[StagePlan]]) -> tuple[float, float]:
     """A key that sorts ways by what they cost, those that cost as much by their time."""
-    return float(f"{_total(way[1]):.9g}"), _longest(way[1])
+    return rounded(_total(way[1])), _longest(way[1])
 
 
 def _longest(plans: Sequence[StagePlan]) -> float:

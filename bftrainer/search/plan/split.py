@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from bftrainer.search.plan.baselines import rounded
 from bftrainer.search.plan.model.profile import ExperimentProfile
 
 SHARES = 16
@@ -29,15 +30,15 @@ def shared_out(
 ) -> list[Item] | None:
     """The best choice of one option (nodes, value, seconds, item) for each experiment, on `most` nodes.
 
-    The one whose values, joined, are the least, and of equal ones the one that is over first; None if none
-    fits. Dynamic programming over experiments and nodes left.
+    Its values, joined, are the least; of equal choices it is the one that ends first. None if none fits.
+    Dynamic programming over experiments and nodes left.
     """
     best: dict[int, tuple[float, float, list[Item]]] = {0: (0.0, 0.0, [])}  # nodes -> that of those with them
     for own in options:
         found: dict[int, tuple[float, float, list[Item]]] = {}
         for used, (value, seconds, items) in best.items():
             for nodes, more, longer, item in own:
-                total = float(f"{join(value, more):.9g}"), max(seconds, longer)
+                total = rounded(join(value, more)), max(seconds, longer)
                 if used + nodes <= most and total < found.get(used + nodes, (math.inf, math.inf))[:2]:
                     found[used + nodes] = *total, [*items, item]
         best = found
