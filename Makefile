@@ -76,7 +76,7 @@ nightly: test  ## All of make test, and in two hours more what takes longer than
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m nightly tests/cluster
 	@$(MAKE) --no-print-directory hostile FUZZ=300 ATTACKS=nightly
 	@$(MAKE) --no-print-directory soak SECONDS=$(or $(SECONDS),600)
-	@$(MAKE) --no-print-directory impact SEEDS=1 AGAIN=--again
+	@$(MAKE) --no-print-directory impact SEEDS=1 MIXES=cores AGAIN=--again
 	@$(MAKE) --no-print-directory cluster SLURM=24 MIXES=cores
 	@$(MAKE) --no-print-directory cluster SLURM=26 MIXES=everything
 	@$(MAKE) --no-print-directory python PY=3.13

@@ -258,6 +258,7 @@ class DemoSession:
         try:
             self._daemon.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            raise BftrainerError(
-                NO_NODES_HERE.say(who="the daemon", why=f"did not stop within {STOP_S:.0f} s")
-            ) from None
+            self._daemon.send_signal(signal.SIGABRT)  # its log then ends with where its threads are
+            self._daemon.wait()
+            what = f"the daemon did not stop within {STOP_S:.0f} s:\n{self.log_end()}"
+            raise BftrainerError(NO_NODES_HERE.ends(what)) from None
