@@ -119,7 +119,10 @@ class EndingWorld(RememberingPorts):
                 self.ended_well, self.ended_in = True, worker.finished["generation"]
             elif worker.finished and worker.finished["rank"] and code > 0:
                 self._failed_after_loop(worker)
+            before = self.launcher.known[1].succeeded
             self._exited(node, worker, code, "")
+            if not (before or worker.finished) and self.launcher.known[1].succeeded:
+                self.ended_in = worker.generation  # it ended well without a word that its work is done
         self.run()
 
     def _failed_after_loop(self, worker: Worker) -> None:

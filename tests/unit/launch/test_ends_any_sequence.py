@@ -62,6 +62,9 @@ def check(world: EndingWorld) -> None:
 @example(
     ops=[("break", "b"), ("exit 0", "b"), ("finish", ""), ("vacate", "a")], last="abcd", given_at_last=""
 )
+@example(
+    ops=[("break", "b"), ("exit 0", "a"), ("finish", ""), ("exit 1", "b")], last="abcd", given_at_last=""
+)
 @given(ops=OPS, last=st.permutations("abcd"), given_at_last=st.sampled_from(["", "abcd"]))
 def test_a_trainer_always_ends_and_never_before_rank_0_has_ended_well(
     world_type: type[EndingWorld],
