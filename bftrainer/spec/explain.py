@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -66,12 +67,10 @@ def _text(error: ErrorDetails, model: type[BaseModel]) -> str:
     shown_value = "" if isinstance(value, dict | list) else f"{cut(repr(value), QUOTED)}: "
     kind, message = error["type"], error["msg"]
     if kind == "model_type":
-        return (
-            f"{place}: {shown_value}expected further keys: {', '.join(_valid_keys(loc, model))}{_form(loc)}"
-        )
+        return f"{place}: {shown_value}expected further keys: {', '.join(valid_keys(loc, model))}{_form(loc)}"
     if kind == "extra_forbidden":
         key = str(loc[-1])
-        valid = _valid_keys(loc[:-1], model)
+        valid = valid_keys(loc[:-1], model)
         near = difflib.get_close_matches(key[:QUOTED], valid, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"valid keys: {', '.join(valid)}"
         return f"unknown key {cut(place, QUOTED)!r}; {hint}"
@@ -104,15 +103,22 @@ def _form(loc: Location) -> str:
     return f", such as {loc[0]}: {{min: 1, max: 4}}" if loc in (("nodes",), ("gpus",)) else ""
 
 
-def _valid_keys(loc: Location, model: Any) -> list[str]:
+def valid_keys(loc: Location, model: Any) -> list[str]:
+    """The keys that there may be at a place of a model."""
     for part in loc:
         if not isinstance(part, str) or part not in model.model_fields:  # an index, or a key of a mapping
             continue
-        annotation = model.model_fields[part].annotation
-        options = [annotation, *get_args(annotation)]
         # none: a key of a mapping may be called as a field is, such as a parameter `choice` of a space
-        model = next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), model)
+        model = next(_models(model.model_fields[part].annotation), model)
     return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models that an annotation names, however deep."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models(inner)
 
 
 def _decapitalised(message: str) -> str:

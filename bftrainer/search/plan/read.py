@@ -22,6 +22,7 @@ from bftrainer.search.plan.model.experiment import (
 )
 from bftrainer.search.plan.model.profile import ExperimentProfile
 from bftrainer.search.plan.schema import ProfileKeys, StagesFile
+from bftrainer.spec.explain import valid_keys
 from bftrainer.spec.located_yaml import QUOTED, Document, SpecError, compose
 from bftrainer.spec.parse import read
 
@@ -102,12 +103,14 @@ def _keys(found: Document, model: type[M]) -> M:
 def _line(
     found: Document, place: tuple[int | str, ...], kind: str, message: str, value: Any, model: type[BaseModel]
 ) -> str:
-    name = ".".join(str(part) for part in place if "Keys" not in str(part) and part != "float")
+    name = ".".join(str(part) for part in place)
     at = f"{found.name}:{found.line(place)}: "
     if kind == "extra_forbidden":
         valid = f"; valid keys: {', '.join(model.model_fields)}" if len(place) == 1 else ""
         return at + f"unknown key {shown(name)[:QUOTED]!r}{valid}"
     if kind == "missing":
         return at + f"{name!r} is missing; add it"
+    if kind == "model_type":
+        message = f"give a mapping with {', '.join(valid_keys(place, model))}"
     said = "" if isinstance(value, dict | list) else f"{shown(repr(value))[:QUOTED]}: "
     return at + f"{name + ': ' if name else ''}{said}{shown(message.removeprefix('Value error, '))[:400]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from bftrainer.messages.files.tables import WRONG_VALUE
 from bftrainer.model.sizes import EVERY_SIZE
@@ -55,6 +55,14 @@ class LatencyKeys(_Model):
         return self
 
 
+def _mean(given: Any) -> Any:
+    """A number alone is a latency without a spread."""
+    return given if isinstance(given, dict) else {"mean": given}
+
+
+LatencyOrSeconds = Annotated[LatencyKeys, BeforeValidator(_mean)]
+
+
 class SpreadKeys(_Model):
     """Stragglers, relative to a task's mean."""
 
@@ -84,10 +92,10 @@ class ProfileKeys(_Model):
     nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] = 512
     parallelism: Count | Literal["auto"] | None = None
     spread: SpreadKeys | None = None
-    start: Seconds | LatencyKeys = 0.0
-    scale: Seconds | LatencyKeys = 0.0
-    init: Seconds | LatencyKeys = 0.0
-    sync: Seconds | LatencyKeys = 0.0
+    start: LatencyOrSeconds = LatencyKeys(mean=0)
+    scale: LatencyOrSeconds = LatencyKeys(mean=0)
+    init: LatencyOrSeconds = LatencyKeys(mean=0)
+    sync: LatencyOrSeconds = LatencyKeys(mean=0)
     billing: BillingKeys = BillingKeys()
 
     @model_validator(mode="after")
@@ -105,7 +113,7 @@ class ProfileKeys(_Model):
         billing["unit"] = self.billing.unit or ("" if priced else "node-hours")
         base = study or ExperimentProfile(curve=(), most=self.nodes * self.node_workers)
         own: dict[str, Any] = {
-            name: _latency(getattr(self, name))
+            name: Latency(**getattr(self, name).model_dump())
             for name in ("start", "scale", "init", "sync")
             if name in self.model_fields_set
         }
@@ -166,7 +174,3 @@ class StagesFile(_Model):
             wanted = "one of stages, halving and hyperband"
             raise ValueError(WRONG_VALUE.say(name="the file:", given=said, wanted=wanted))
         return self
-
-
-def _latency(keys: float | LatencyKeys) -> Latency:
-    return Latency(**keys.model_dump()) if isinstance(keys, LatencyKeys) else Latency(keys)
