@@ -159,6 +159,14 @@ def test_an_axis_has_few_marks_whatever_a_script_reports(
             {allocation: {7: ['a', 'c']}}, (id) => `t${id}`))""",
             "a left, taken back by the main scheduler. Of 2 in the pool, t7 gets b in place of a; ",
         ),
+        # who gets no pilots, where, and why
+        (
+            """decisions.js').then((m) => [{users: {ben: 'n6 was not free'}, nodes: {}},
+            {users: {}, nodes: {ann: ['n8']}}, {users: {}, nodes: {}}].map(
+            (data) => m.happened({kind: 'UsersBarred', data})).join('; '))""",
+            "ben gets no pilots for a while: n6 was not free; ann gets no pilots for a while on n8; "
+            "who gets no pilots for a while has changed",
+        ),
         # the longest of the members' pauses in each change
         (
             """trainer.js').then((m) => m.paid([{generation: 1, pause_s: 1, lost_steps: 2},

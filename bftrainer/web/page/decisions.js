@@ -9,6 +9,12 @@ const MOVED = new WeakMap();
 const TAKEN = new Set(["poll", "log", "the scheduler asked for it back"]);
 /** What events are that are not named by what happens. */
 const KINDS = { Measured: "its speed was measured", PlanDue: "it was time to share anew" };
+/** What changed in who gets no pilots; a reader may not see all of it. */
+function barred({ users = {}, nodes = {} }) {
+  const parts = [...Object.entries(users).map(([user, why]) => `${user} gets no pilots for a while: ${why}`),
+    ...Object.entries(nodes).map(([user, names]) => `${user} gets no pilots for a while on ${some(names)}`)];
+  return some(parts) || "who gets no pilots for a while has changed";
+}
 
 const some = (names) => (names.length > 4 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", "));
 
@@ -33,6 +39,7 @@ export function happened({ kind, data }, name = (id) => `trainer ${id}`) {
     if (data.left.length) parts.push(`${some(data.left)} left${TAKEN.has(data.reason) ? ", taken back by the main scheduler" : ""}`);
     return `${parts.join(", ")}${data.reason && !TAKEN.has(data.reason) ? ` (${data.reason})` : ""}`;
   }
+  if (kind === "UsersBarred") return barred(data);
   const words = KINDS[kind] ?? kind.replace(/(?<!^)([A-Z])/g, (letter) => ` ${letter.toLowerCase()}`);
   const more = ["node", "reason", "status"].filter((key) => data[key]).map((key) => data[key]).join(", ");
   const what = data.trainer === undefined ? words : `${name(data.trainer)}: ${words.replace(/^Trainer /, "").toLowerCase()}`;
