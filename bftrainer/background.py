@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+AGAIN_S = 2.0
+
 
 class Background:
     """Starts coroutines and keeps them alive until they are done."""
@@ -28,3 +30,12 @@ class Background:
         while self._tasks:
             await asyncio.gather(*self._tasks)
             await asyncio.sleep(0)  # of tasks that were done already, the callbacks have not run yet
+
+
+async def end_others() -> None:
+    """End all other tasks of this loop, and wait for them. What has not ended after `AGAIN_S` is cancelled
+    again: asyncio waits for ever for a process that it was starting when all was cancelled at once."""
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others, timeout=AGAIN_S)

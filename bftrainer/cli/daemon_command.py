@@ -92,6 +92,7 @@ def command(
     The local scheduler makes a cluster of this machine: its nodes are idle when a log says so, or while no
     main job wants them. At the end of an idle interval everything on the node is killed.
     """
+    from bftrainer.background import end_others
     from bftrainer.daemon.lanes import READ_S
     from bftrainer.daemon.process.compose import compose
     from bftrainer.daemon.process.reloading import try_solver
@@ -135,7 +136,10 @@ def command(
             systemd = Systemd.of(os.environ, os.getpid())
             in_short_turns()
             with asyncio.Runner(loop_factory=loop_with_gaps) as runner:
-                runner.run(serve(daemon, lambda: load(overrides, file=config), systemd))
+                try:
+                    runner.run(serve(daemon, lambda: load(overrides, file=config), systemd))
+                finally:
+                    runner.run(end_others())
         finally:
             store.close()
 
