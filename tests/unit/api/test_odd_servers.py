@@ -90,7 +90,10 @@ REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Leng
         ),
         (lambda: chain([HEAD], repeat(b"X: y\r\n" * 1000)), "does not answer like a daemon: "),
         (lambda: chain([HEAD + b"X: "], repeat(b"y" * 65_536)), "does not answer like a daemon: "),
-        (lambda: repeat(b"HTTP/1.1 100 Continue\r\n\r\n" * 100), "has not answered within 1 s"),
+        (
+            lambda: repeat(b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
+            "has not answered within 1 s|like a daemon: ",
+        ),
         (trickle, "has not answered within 1 s"),
         (
             lambda: [HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(PACKED) + PACKED],
@@ -112,7 +115,8 @@ def test_an_odd_answer_takes_little_and_is_told(tmp_path: Path, answer: Answer, 
     with server(tmp_path / "s", answer) as taken, pytest.raises(DaemonError) as error:
         began = time.monotonic()
         Client(tmp_path / "s", bounds=ResponseLimits(most_mb=1)).call("GET", "status")
-    assert words in str(error.value) and len(str(error.value)) < 500
+    said = str(error.value)  # a later Python takes no endless number of them
+    assert any(word in said for word in words.split("|")) and len(said) < 500
     assert time.monotonic() - began < 20  # far from for ever, also on a busy machine
     if "within 1 s" not in words:  # what came in time was not kept
         assert max(taken) < 5_000_000

@@ -17,6 +17,7 @@ from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.train import average
 from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import ONE, trained
+from tests.support.ddp_of_pytorch import needs_ddp
 from tests.support.two_ranks import on_two_ranks
 
 SIZES = st.integers(1, 1000)
@@ -120,7 +121,7 @@ def measured(**options: Any) -> float:
         {},
         {"at_once": 8},
         {"at_once": 5},
-        {"ddp": True},
+        pytest.param({"ddp": True}, marks=needs_ddp),
         {"scaler": torch.amp.GradScaler("cpu", init_scale=8.0)},
     ],
     ids=["consecutive steps", "halves", "parts", "ddp", "scaled"],
@@ -140,7 +141,9 @@ class Split(torch.nn.Module):
         return self.one(x[:, :3]) + self.two(x[:, 3:])
 
 
-@pytest.mark.parametrize("ddp", [False, {"bucket_cap_mb": 1e-6}], ids=["flat", "ddp"])
+@pytest.mark.parametrize(
+    "ddp", [False, pytest.param({"bucket_cap_mb": 1e-6}, marks=needs_ddp)], ids=["flat", "ddp"]
+)
 def test_ranks_show_their_own_gradients_and_sum_numbers(ddp: Any) -> None:
     x = torch.arange(15.0).reshape(3, 5)
     shares = {0: x[:2], 1: x[2:]}

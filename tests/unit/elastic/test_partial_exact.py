@@ -30,6 +30,7 @@ from bftrainer.elastic.train.schedule import Schedule
 from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import ONE, trained
 from bftrainer.elastic.train.update import Update
+from tests.support.ddp_of_pytorch import needs_ddp
 from tests.support.two_ranks import on_two_ranks
 
 # orders and roles
@@ -342,7 +343,7 @@ class Wrapped(torch.nn.Module):
 @pytest.mark.parametrize(
     ("model", "options", "words"),
     [
-        (mlp, {"ddp": True}, "together with ddp"),
+        pytest.param(mlp, {"ddp": True}, "together with ddp", marks=needs_ddp),
         (mlp, {"average": False}, "average=False"),
         (mlp, {"policy": elastic.Adaptive(initial=4, max=8)}, "elastic.Adaptive"),
         (Wrapped, {}, "'words', which has sparse gradients"),
