@@ -111,17 +111,17 @@ class Driver:
         while True:
             with self._changed:
                 self._changed.wait(PATIENCE_S / 4)
-                leader = self._assembly.to_be_told(patient=time.time() - self._published_at < PATIENCE_S)
+                leader = self._assembly.to_be_told(patient=time.monotonic() - self._published_at < PATIENCE_S)
                 client = self._clients.get(leader) if leader else None
                 generation = self._assembly.target.generation
-            now = time.time()
+            now = time.monotonic()
             if client is None or (told[0] == generation and now - told[1] < TELL_AGAIN_S):
                 continue
             told = (generation, now)
             with contextlib.suppress(OSError, EOFError):  # it has just ended: its loss will be reported
                 # "added": all ranks then take the state of rank 0, whatever has happened;
                 # Horovod compares whole seconds of its own time-stamps, a fraction tells two changes apart
-                client.notify_hosts_updated(now, HostUpdateResult.added)
+                client.notify_hosts_updated(time.time(), HostUpdateResult.added)
 
     # what the daemon says
 
@@ -145,7 +145,7 @@ class Driver:
     def _obey(self, message: dict[str, Any]) -> None:
         with self._changed:
             if message["type"] == "world":
-                self._published_at = time.time()
+                self._published_at = time.monotonic()
                 workers = slots.workers_of(message["hosts"], message.get("slots", ()))
                 self._assembly.publish(HorovodWorld(message["generation"], workers))
                 self._tell_formed()  # the same workers may be training already
