@@ -67,10 +67,12 @@ def _text(error: ErrorDetails, model: type[BaseModel]) -> str:
     shown_value = "" if isinstance(value, dict | list) else f"{cut(repr(value), QUOTED)}: "
     kind, message = error["type"], error["msg"]
     if kind == "model_type":
-        return f"{place}: {shown_value}expected further keys: {', '.join(valid_keys(loc, model))}{_form(loc)}"
+        return (
+            f"{place}: {shown_value}expected further keys: {', '.join(_valid_keys(loc, model))}{_form(loc)}"
+        )
     if kind == "extra_forbidden":
         key = str(loc[-1])
-        valid = valid_keys(loc[:-1], model)
+        valid = _valid_keys(loc[:-1], model)
         near = difflib.get_close_matches(key[:QUOTED], valid, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"valid keys: {', '.join(valid)}"
         return f"unknown key {cut(place, QUOTED)!r}; {hint}"
@@ -103,8 +105,7 @@ def _form(loc: Location) -> str:
     return f", such as {loc[0]}: {{min: 1, max: 4}}" if loc in (("nodes",), ("gpus",)) else ""
 
 
-def valid_keys(loc: Location, model: Any) -> list[str]:
-    """The keys that there may be at a place of a model."""
+def _valid_keys(loc: Location, model: Any) -> list[str]:
     for part in loc:
         if not isinstance(part, str) or part not in model.model_fields:  # an index, or a key of a mapping
             continue

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from bftrainer.messages.files.plans import NO_ROOM_FOR_TRIAL, NO_SPEED
 from bftrainer.messages.files.tables import NOT_IN_FORM
-from bftrainer.model.text import shown
 from bftrainer.search.files.parse import NEEDS, parse
 from bftrainer.search.plan import of_study
 from bftrainer.search.plan.model.experiment import (
@@ -22,8 +21,8 @@ from bftrainer.search.plan.model.experiment import (
 )
 from bftrainer.search.plan.model.profile import ExperimentProfile
 from bftrainer.search.plan.schema import ProfileKeys, StagesFile
-from bftrainer.spec.explain import valid_keys
-from bftrainer.spec.located_yaml import QUOTED, Document, SpecError, compose
+from bftrainer.spec.explain import explain
+from bftrainer.spec.located_yaml import Document, SpecError, compose
 from bftrainer.spec.parse import read
 
 SEARCH_NEEDS = f"a search needs stages, halving or hyperband; {NEEDS}"
@@ -96,21 +95,4 @@ def _keys(found: Document, model: type[M]) -> M:
     try:
         return model.model_validate(found.value)
     except ValidationError as error:
-        lines = [_line(found, e["loc"], e["type"], e["msg"], e["input"], model) for e in error.errors()]
-        raise SpecError("\n".join(lines[:20])) from error
-
-
-def _line(
-    found: Document, place: tuple[int | str, ...], kind: str, message: str, value: Any, model: type[BaseModel]
-) -> str:
-    name = ".".join(str(part) for part in place)
-    at = f"{found.name}:{found.line(place)}: "
-    if kind == "extra_forbidden":
-        valid = f"; valid keys: {', '.join(model.model_fields)}" if len(place) == 1 else ""
-        return at + f"unknown key {shown(name)[:QUOTED]!r}{valid}"
-    if kind == "missing":
-        return at + f"{name!r} is missing; add it"
-    if kind == "model_type":
-        message = f"give a mapping with {', '.join(valid_keys(place, model))}"
-    said = "" if isinstance(value, dict | list) else f"{shown(repr(value))[:QUOTED]}: "
-    return at + f"{name + ': ' if name else ''}{said}{shown(message.removeprefix('Value error, '))[:400]}"
+        raise SpecError(explain(found, (), error, found.value, model)) from error

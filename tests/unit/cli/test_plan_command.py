@@ -272,8 +272,8 @@ def test_a_purchase_needs_a_pool(folder: Path) -> None:
         (SEARCH, PROFILE + "colour: red\n", "profile.yaml:8: unknown key 'colour'"),
         (SEARCH, "curve: [[1, 10]]\ninit: {mean: -1}\n", "profile.yaml:2: init.mean: -1: "),
         (SEARCH, "curve: [[1, 10]]\ninit: 1m\n", "profile.yaml:2: init.mean: '1m': "),
-        (SEARCH, "curve: [[1, 10]]\nspread: 0.3\n", "spread: 0.3: give a mapping with std, family, of"),
-        ("stages: [3]\n", PROFILE, "stages.0: 3: give a mapping with trials, iterations"),
+        (SEARCH, "curve: [[1, 10]]\nspread: 0.3\n", "spread: 0.3: expected further keys: std, family, of"),
+        ("stages: [3]\n", PROFILE, "stages.0: 3: expected further keys: trials, iterations"),
         (SEARCH, "curve: [[1, 10]]\nworkers: [4, 2]\n", "the least number first"),
         (
             SEARCH,
