@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import http.client
 import json
 import socket
 import threading
@@ -79,6 +80,11 @@ def trickle() -> Iterator[bytes]:
 
 PACKED = gzip.compress(b"0" * 10_000_000)
 REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
+ENDLESS = (  # a later Python takes so many interim answers only
+    "does not answer like a daemon: "
+    if hasattr(http.client, "_MAXINTERIMRESPONSES")
+    else "has not answered within 1 s"
+)
 
 
 @pytest.mark.parametrize(
@@ -90,10 +96,7 @@ REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Leng
         ),
         (lambda: chain([HEAD], repeat(b"X: y\r\n" * 1000)), "does not answer like a daemon: "),
         (lambda: chain([HEAD + b"X: "], repeat(b"y" * 65_536)), "does not answer like a daemon: "),
-        (
-            lambda: repeat(b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
-            "has not answered within 1 s|like a daemon: ",
-        ),
+        (lambda: repeat(b"HTTP/1.1 100 Continue\r\n\r\n" * 100), ENDLESS),
         (trickle, "has not answered within 1 s"),
         (
             lambda: [HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(PACKED) + PACKED],
@@ -115,8 +118,7 @@ def test_an_odd_answer_takes_little_and_is_told(tmp_path: Path, answer: Answer, 
     with server(tmp_path / "s", answer) as taken, pytest.raises(DaemonError) as error:
         began = time.monotonic()
         Client(tmp_path / "s", bounds=ResponseLimits(most_mb=1)).call("GET", "status")
-    said = str(error.value)  # a later Python takes no endless number of them
-    assert any(word in said for word in words.split("|")) and len(said) < 500
+    assert words in str(error.value) and len(str(error.value)) < 500
     assert time.monotonic() - began < 20  # far from for ever, also on a busy machine
     if "within 1 s" not in words:  # what came in time was not kept
         assert max(taken) < 5_000_000
