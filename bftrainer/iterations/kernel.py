@@ -49,7 +49,7 @@ WORKER = np.dtype(
 )
 """A worker: its job, its task's time and memory, when that was ready, its device (-1: none yet), its place in
 the order of this plan, how long its tasks have waited for that device since the last move, and the device
-which its model is leaving."""
+which its model is leaving or, without a device, has left."""
 JOB = np.dtype(
     [
         *(("first", "i8"), ("end", "i8"), ("left", "i8"), ("done", "i8"), ("missing", "i8")),
@@ -135,7 +135,8 @@ def _finish(t: Timetable, device: int) -> int:
         t.jobs[job].ended = time
         for other in range(begin, end):
             t.workers[other].phase = OVER
-            t.devices[t.workers[other].home].resident -= t.jobs[job].model
+            if t.workers[other].home >= 0:
+                t.devices[t.workers[other].home].resident -= t.jobs[job].model
         return -1
     t.jobs[job].missing = end - begin
     for other in range(begin, end):
@@ -204,8 +205,8 @@ def _start(w: ReadyTasks, t: Timetable, r: Records, slot: int, device: int, star
 def _elsewhere(w: ReadyTasks, t: Timetable, slot: int, start: float, apart: bool, capacity: float) -> int:
     """The idle device for a worker that moves, with the fewest tasks that are ready there; -1: none."""
     job, best = t.workers[slot].job, -1
-    for place in range(w.number[1]):
-        device = t.devices[place].idle
+    for number in range(w.number[1]):
+        device = t.devices[number].idle
         largest = max(t.devices[device].largest, t.workers[slot].memory)
         if t.devices[device].resident + t.jobs[job].model + largest > capacity:
             continue
@@ -216,7 +217,10 @@ def _elsewhere(w: ReadyTasks, t: Timetable, slot: int, start: float, apart: bool
         free = True
         if apart:
             for other in range(t.jobs[job].first, t.jobs[job].end):
-                if t.workers[other].home == device:
+                place = t.workers[other].home
+                if place < 0 and t.workers[other].phase == DONE:
+                    place = t.workers[other].left  # this iteration's task ran there
+                if place == device:
                     free = False
                     break
         if free:

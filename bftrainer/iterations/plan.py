@@ -69,13 +69,21 @@ def begin(jobs: Sequence[IterationJob], devices: SharedDevices, rules: PlanRules
 def plan(state: SharedState, order: Order) -> tuple[PlannedTasks, SharedState]:
     """Plan the next interval: which task starts when, and on which device.
 
-    Of equal keys, the workers of earlier jobs come first.
+    Of equal keys, the workers of earlier jobs come first. Where jobs wait for each other's memory, all let go
+    of it, and the one that comes first begins.
     """
     table = Timetable(*(array.copy() for array in state.table))
     workers, devices = table.workers, table.devices
     until = state.now + state.rules.interval_s
     slots, jobs = waiting_jobs(state)
     ranked = slots[np.argsort(order(jobs), kind="stable")] if len(slots) else slots
+    if _wait_for_each_other(state):
+        held = slots[workers["home"][slots] >= 0]
+        np.subtract.at(devices["resident"], workers["home"][held], table.jobs["model"][workers["job"][held]])
+        workers["left"][held] = workers["home"][held]
+        workers["home"][slots] = -1
+        first = workers["job"][ranked] == workers["job"][ranked[0]]
+        ranked = np.concatenate([ranked[first], ranked[~first]])
     workers["rank"][ranked] = np.arange(len(ranked))
     late = state.arrived[would_end_last(jobs)] if state.rules.keep else np.zeros(0, np.int64)
     table.jobs["late"] = np.isin(np.arange(len(state.jobs)), late)
@@ -106,6 +114,17 @@ def plan(state: SharedState, order: Order) -> tuple[PlannedTasks, SharedState]:
     return tasks, SharedState(
         state.jobs, state.devices, state.rules, until, table, state.attained + had, had > 0
     )
+
+
+def _wait_for_each_other(state: SharedState) -> bool:
+    """Whether none goes on because each holds memory that others lack: in the whole last interval no task
+    ran, and each job that could have run in it has a worker that fits nowhere."""
+    workers, here = state.table.workers, state.arrived
+    arrivals = np.array([job.arrival for job in state.jobs])
+    before = here[arrivals[here] <= state.now - state.rules.interval_s]
+    if not len(before) or state.ran.any() or (state.table.devices["running"] >= 0).any():
+        return False
+    return bool(np.isin(before, workers["job"][workers["home"] < 0]).all())
 
 
 def waiting_jobs(state: SharedState) -> tuple[Ints, JobsWaiting]:

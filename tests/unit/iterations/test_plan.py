@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -38,20 +39,52 @@ RULES = st.builds(
 )
 
 
+def intervals(
+    jobs: list[IterationJob], rules: PlanRules, order: str, devices: SharedDevices = DEVICES
+) -> Iterator[tuple[PlannedTasks, SharedState]]:
+    """The tasks of each interval and the state after it, to the one in which the last job ends."""
+    state, number = begin(jobs, devices, rules), 0
+    while np.isinf(state.table.jobs["ended"]).any():
+        tasks, state = plan(state, ORDERS[order])
+        yield tasks, state
+        number += 1
+        assert number < 2000, "it does not end"
+
+
 def planned(
     jobs: list[IterationJob], rules: PlanRules, order: str, devices: SharedDevices = DEVICES
 ) -> tuple[PlannedTasks, SharedState]:
-    """All tasks, from the first interval to the one in which the last job ends."""
-    state, parts = begin(jobs, devices, rules), []
-    while np.isinf(state.table.jobs["ended"]).any():
-        tasks, state = plan(state, ORDERS[order])
-        parts.append(tasks)
-        assert len(parts) < 2000, "it does not end"
+    """All tasks, and the state after them."""
+    parts, states = zip(*intervals(jobs, rules, order, devices), strict=True)
     fields = ("slot", "iteration", "device", "start", "moved")
-    return PlannedTasks(*(np.concatenate([getattr(p, field) for p in parts]) for field in fields)), state
+    return PlannedTasks(*(np.concatenate([getattr(p, field) for p in parts]) for field in fields)), states[-1]
+
+
+def waiting_for_each_other() -> list[IterationJob]:
+    """Jobs that each hold the memory of a device that another one lacks, where all begin at once."""
+    return [
+        IterationJob(
+            arrival=0.0,
+            tasks=tuple(IterationTask(s, gb) for s, gb in tasks),
+            iterations=1,
+            model_gb=1.0,
+            exchange_s=0.0,
+        )
+        for tasks in (
+            ((0.5, 8.0), (0.5, 8.0), (0.25, 1.0)),
+            ((0.5, 1.0), (0.5, 1.0), (0.5, 1.0), (0.5, 1.0)),
+            ((0.5, 1.0), (0.5, 2.0)),
+            ((0.5, 1.0), (0.5, 7.0)),
+            ((0.5, 1.0), (0.5, 2.0), (0.5, 8.0)),
+        )
+    ]
+
+
+TOGETHER = PlanRules(gamma_s_per_gb=0.0, apart=False, weigh=False)
 
 
 @given(JOBS, RULES, st.sampled_from(sorted(ORDERS)))
+@example(waiting_for_each_other(), TOGETHER, "product")
 def test_a_device_runs_one_task_at_a_time(jobs: list[IterationJob], rules: PlanRules, order: str) -> None:
     tasks, state = planned(jobs, rules, order)
     end = tasks.start + state.table.workers["seconds"][tasks.slot]
@@ -62,11 +95,13 @@ def test_a_device_runs_one_task_at_a_time(jobs: list[IterationJob], rules: PlanR
 
 
 @given(JOBS, RULES, st.sampled_from(sorted(ORDERS)))
+@example(waiting_for_each_other(), TOGETHER, "product")
 def test_iterations_follow_each_other(jobs: list[IterationJob], rules: PlanRules, order: str) -> None:
     """Each once, after all tasks of the one before and the exchange; later by the move on another device."""
     tasks, state = planned(jobs, rules, order)
     workers = state.table.workers
-    place, ready = {}, defaultdict(float)
+    place, started, ready = {}, {}, defaultdict(float)
+    quiet = set(range(int(state.now / rules.interval_s))) - set(tasks.start // rules.interval_s)
     for slot, iteration, device, start, moved in zip(
         *(getattr(tasks, name).tolist() for name in ("slot", "iteration", "device", "start", "moved")),
         strict=True,
@@ -74,7 +109,12 @@ def test_iterations_follow_each_other(jobs: list[IterationJob], rules: PlanRules
         assert (slot, iteration) not in place
         place[slot, iteration] = device
         job = int(workers["job"][slot])
-        assert moved == (place.get((slot, iteration - 1)) != device)
+        if not moved or place.get((slot, iteration - 1)) != device:
+            assert moved == (place.get((slot, iteration - 1)) != device)
+        else:  # it had let go of its device: nothing ran meanwhile
+            last = started[slot, iteration - 1] // rules.interval_s
+            assert any(last < number < start // rules.interval_s for number in quiet)
+        started[slot, iteration] = start
         end = start + float(workers["seconds"][slot])
         ready[job, iteration + 1] = max(ready[job, iteration + 1], end + jobs[job].exchange_s)
         before = ready[job, iteration] if iteration else jobs[job].arrival
@@ -111,15 +151,20 @@ def moving() -> list[IterationJob]:
 @example(moving(), PlanRules(gamma_s_per_gb=1.53125, apart=False, weigh=True, interval_s=3.0), "las")
 def test_memory_is_never_exceeded(jobs: list[IterationJob], rules: PlanRules, order: str) -> None:
     """The models of all workers on a device, and what the running task needs, fit at each start."""
-    tasks, state = planned(jobs, rules, order)
-    workers, ended = state.table.workers, state.table.jobs["ended"]
     at: dict[int, int] = {}
-    for place in np.argsort(tasks.start, kind="stable"):
-        slot, device, start = int(tasks.slot[place]), int(tasks.device[place]), tasks.start[place]
-        at[slot] = device
-        there = [w for w, d in at.items() if d == device and ended[workers["job"][w]] > start]
-        models = sum(jobs[int(workers["job"][w])].model_gb for w in there)
-        assert models + workers["memory"][slot] <= DEVICES.memory_gb + 1e-9
+    quiet = False
+    for tasks, state in intervals(jobs, rules, order):
+        workers, ended = state.table.workers, state.table.jobs["ended"]
+        if quiet:  # workers may have let go of their devices
+            gone = {*np.flatnonzero(workers["home"] < 0), *tasks.slot[tasks.moved]}
+            at = {slot: device for slot, device in at.items() if slot not in gone}
+        quiet = not len(tasks.slot)
+        for place in np.argsort(tasks.start, kind="stable"):
+            slot, device, start = int(tasks.slot[place]), int(tasks.device[place]), tasks.start[place]
+            at[slot] = device
+            there = [w for w, d in at.items() if d == device and ended[workers["job"][w]] > start]
+            models = sum(jobs[int(workers["job"][w])].model_gb for w in there)
+            assert models + workers["memory"][slot] <= DEVICES.memory_gb + 1e-9
 
 
 @given(JOBS, st.sampled_from(sorted(ORDERS)))
