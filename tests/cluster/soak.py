@@ -102,12 +102,12 @@ class Trainers:
 
 
 def soak(site: SlurmSite, load: Load, faults: Faults, trainers: Trainers, seconds: float) -> int:
-    """Let it all happen, for longer where a kind of fault has not been possible yet; returns the most pilots
-    of ours that there were for one node at a time."""
+    """Let it all happen, and for longer what has not been possible yet; returns the most pilots of ours that
+    there were for one node at a time."""
     end, doubled, look = time.monotonic() + seconds, 0, 0.0
     while time.monotonic() < end + (0 if faults.complete else MORE_S):
         site.supervise()
-        faults.go_on()
+        faults.go_on(missing=time.monotonic() >= end)
         if time.monotonic() >= look:
             look = time.monotonic() + 1.0
             trainers.refill()

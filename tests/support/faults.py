@@ -66,14 +66,15 @@ class Faults:
         """Whether no fault has slurmctld now."""
         return not self._away
 
-    def go_on(self) -> None:
-        """To be called often: mend what has lasted long enough, and do harm when it is time."""
+    def go_on(self, *, missing: bool = False) -> None:
+        """To be called often: mend what has lasted long enough, and do harm when it is time. With `missing`
+        only what has not happened yet: a worker that is to be killed has to come up first."""
         now = time.monotonic()
         while self._lasting and self._lasting[0][0] <= now:
             _, _, kind, fault = heapq.heappop(self._lasting)
             self._resume(kind, fault)
         if now >= self._next:
-            self._next = now + (self._rng.uniform(*SHORT_OF_S) if self._start_one() else AGAIN_S)
+            self._next = now + (self._rng.uniform(*SHORT_OF_S) if self._start_one(missing) else AGAIN_S)
 
     def end(self) -> None:
         """No more harm; what lasts is mended."""
@@ -83,8 +84,10 @@ class Faults:
             self._resume(kind, fault)
             self.site.supervise()
 
-    def _start_one(self) -> bool:
+    def _start_one(self, missing: bool) -> bool:
         for kind in sorted(self._rng.sample(self.kinds, len(self.kinds)), key=self.happened.__getitem__):
+            if missing and self.happened[kind]:
+                break
             if self._resume(kind, self._kinds[kind](), first=True):
                 self.happened[kind] += 1
                 return True
