@@ -223,6 +223,20 @@ def test_an_axis_has_few_marks_whatever_a_script_reports(
             source: 'observed'}]).map((row) => row.join(' ')).join('; '))""",
             "1 10 11 10.0 % observed; 2 18 - - a guess",
         ),
+        # an end that nothing tells to be unsure of is not said to be the latest
+        (
+            """trainer.js').then((m) => [[null, 600, 600, null], [300, 600, 1200, null],
+            [590, 600, null, null], [null, 600, 600, 60], [null, 600, 900, 0]].map(
+            ([early, likely, late, waits]) => m.ending({unit: 'node', ends_in_s: {early: null, likely, late,
+            waits, unknown: ''}}, 0, early).replace(/ [(].*?[)]/g, '')).join('. '))""",
+            "probably in 10 min, at its present speed; how much later it may be is not known: on average it "
+            "was no slower than now. probably in 10 min, at its present speed; in 5 min at the earliest, on "
+            "as many nodes as it may get; in 20 min at its average speed since it was submitted. probably in "
+            "10 min, at its present speed; how much later it may be is not known yet: it was submitted a "
+            "moment ago. probably in 10 min, if it gets nodes in 60 s; how much later it may be is not "
+            "known: no slower speed of it is known. probably in 10 min, if its workers are ready soon; in "
+            "15 min with fewer nodes, or as slowly as until now",
+        ),
         # decisions stay in sight however many measurements come after them
         (
             """decisions.js').then((m) => [m.merged([{id: 1}, {id: 2}], [{id: 2}, {id: 3}]).map((e) => e.id),

@@ -5,6 +5,8 @@ import { ask, get } from "./feed.js";
 import { colour, extent, gantt, lines, theme } from "./draw.js";
 
 const CHANGES = 10, REPORTS = 1000, NODES = 64, EVERY_MS = 5000, LOG_MS = 1000, LOG_CHARS = 60000, SIZES = 64, METRICS = 6;
+/** Times that differ by less than this factor are one. */
+const ALIKE = 1.02;
 
 const ADAPTIVE = { goodput: "goodput (samples/s times what a sample is worth)", "goodput.batch": "batch (samples)", "goodput.noise": "noise of the gradients (samples)" };
 const adaptive = (name) => name === "goodput" || name.startsWith("goodput.");
@@ -25,15 +27,18 @@ export function stays(events, id, end) {
   return bars;
 }
 
-/** When it will end and how sure that is, in words. */
-export function ending(own, at) {
+/** When it will end and how sure that is, in words. `best` is in how many seconds at the earliest: the feed does not say. */
+export function ending(own, at, best = null) {
   const ends = own.ends_in_s;
   if (!ends) return "not known: it has no amount of work";
-  if (ends.likely === null) return `not known: ${ends.unknown}`;
-  const early = ends.early === null ? "" : `; at the earliest ${clock(at + ends.early)}, in ${span(ends.early)}`;
-  const late = ends.late === null ? "" : `; at the latest ${clock(at + ends.late)}, in ${span(ends.late)}`;
-  const waits = ends.waits === null ? ", at its present speed" : `; it waits ${span(ends.waits)} of that`;
-  return `probably ${clock(at + ends.likely)}, in ${span(ends.likely)}${waits}${early}${late}`;
+  const { likely, late, waits, unknown } = ends, when = (seconds) => `in ${span(seconds)} (${clock(at + seconds)})`, early = ends.early ?? best;
+  if (likely === null) return `not known: ${unknown}`;
+  const base = waits === null ? "at its present speed" : waits ? `if it gets ${own.unit}s in ${span(waits)}` : "if its workers are ready soon";
+  const sooner = early !== null && early < likely / ALIKE ? `; ${when(early)} at the earliest, on as many ${own.unit}s as it may get` : "";
+  const later = late === null ? "how much later it may be is not known yet: it was submitted a moment ago"
+    : late > likely * ALIKE ? `${when(late)} ${waits === null ? "at its average speed since it was submitted" : `with fewer ${own.unit}s, or as slowly as until now`}`
+      : `how much later it may be is not known: ${waits === null ? "on average it was no slower than now" : "no slower speed of it is known"}`;
+  return `probably ${when(likely)}, ${base}${sooner}; ${later}`;
 }
 
 /** Of which step its last checkpoint is, and what becomes of those after it; empty if nothing is known. */
@@ -130,7 +135,7 @@ export function trainer({ place, feed, id, about, tell }) {
     const work = now.work ? `${figure(now.samples)} of ${figure(now.work)} samples (${((100 * now.samples) / now.work).toFixed(1)} %)` : `${figure(now.samples)} samples`;
     const [last] = changes(events, id), pause = own?.pauses.at(-1);
     head.replaceChildren(facts([["status", now.reason ? `${now.status}: ${now.reason}` : now.status], ["note", now.note], ["it runs when", now.remedy],
-      [now.ended_at ? "ended" : "ends", now.ended_at ? clock(now.ended_at) : ending(now, feed.at)], [`${now.unit}s`, now.ended_at ? "" : placed(now)],
+      [now.ended_at ? "ended" : "ends", now.ended_at ? clock(now.ended_at) : ending(now, feed.at, own?.ends_in_s?.early)], [`${now.unit}s`, now.ended_at ? "" : placed(now)],
       ["speed", now.ended_at ? "" : now.rate === null ? "-" : `${figure(now.rate)} samples/s`], [`more ${now.unit}s`, own ? more({ ...own, ...now }) : ""],
       ["last change", last ? h("span", {}, link(`decisions/${last[0].id}`, clock(last[0].time)), `: ${last[1] === last[2] ? `other ${now.unit}s` : `from ${last[1]} to ${last[2]} ${now.unit}s`}, because: ${happened(last[0], name)}`) : ""],
       ["last pause", pause ? `${span(pause.pause_s)} at ${clock(pause.time)} (${KINDS[pause.kind] ?? pause.kind}), ${figure(pause.lost_steps)} steps lost` : ""],
