@@ -321,8 +321,8 @@ def form(
     `address` is where the others reach this node; `patience` is this member's.
 
     Raises:
-        CalledOff: a newer generation has been published, or a member did not come within `FORM_TIMEOUT_S`.
-        GroupBroken: a member died; the next generation will be without it.
+        CalledOff: a newer generation has been published.
+        GroupBroken: a member died, or did not come within `FORM_TIMEOUT_S`. Another generation follows.
     """
     patience = patience or Patience()
     if size == 1:

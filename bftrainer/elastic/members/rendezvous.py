@@ -19,7 +19,7 @@ FORM_TIMEOUT_S = 10.0
 
 
 class CalledOff(RuntimeError):  # noqa: N818  an order
-    """The rendezvous was called off, or an entry did not arrive in time."""
+    """The rendezvous was called off: a newer membership has been published."""
 
 
 class Rendezvous(dist.Store):  # type: ignore[name-defined, misc]  # torch exports it conditionally
@@ -61,7 +61,7 @@ class Rendezvous(dist.Store):  # type: ignore[name-defined, misc]  # torch expor
         """The entry of a key, once it has arrived.
 
         Raises:
-            CalledOff: see `wait`.
+            CalledOff, RuntimeError: see `wait`.
         """
         self.wait([key])
         return self._entries[key]
@@ -75,12 +75,15 @@ class Rendezvous(dist.Store):  # type: ignore[name-defined, misc]  # torch expor
         """Wait for these entries, `FORM_TIMEOUT_S` at most by default.
 
         Raises:
-            CalledOff: the rendezvous was called off, or time is over.
+            CalledOff: the rendezvous was called off.
+            RuntimeError: time is over.
         """
         limit = timeout.total_seconds() if timeout else FORM_TIMEOUT_S
         with self._changed:
             there = self._changed.wait_for(
                 lambda: self._off or all(key in self._entries for key in keys), timeout=limit
             )
-            if self._off or not there:
+            if self._off:
                 raise CalledOff(f"waited for {keys}")
+            if not there:
+                raise RuntimeError(f"a member did not come within {limit:g} s")

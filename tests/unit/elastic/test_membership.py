@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bftrainer.elastic.members import group as members_group
 from bftrainer.elastic.members import patience
 from bftrainer.elastic.members.group import Group, GroupBroken
 from bftrainer.elastic.members.membership import Leave, Membership, Published
@@ -101,6 +102,23 @@ def test_a_group_that_lost_a_member_is_given_up(
     agent.say("regroup", generation=6, **ALONE)  # the same once more: it is broken for a member
     until(lambda: group.failure is not None)
     assert "generation 6" in str(group.failure)
+
+
+def test_a_group_of_which_a_member_does_not_come_counts_as_broken(
+    agent_and_membership: tuple[AgentEnd, Membership], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else those that come would wait for the next one, which nobody publishes."""
+    monkeypatch.setattr(members_group, "FORM_TIMEOUT_S", 0.2)
+    agent, _ = agent_and_membership
+    agent.say("regroup", generation=5, members=["a", "b"], leaving=[])
+    told: list[dict[str, object]] = []
+
+    def is_told() -> bool:
+        told.extend(m for m in agent.hear() if m["type"] == "broken")
+        return bool(told)
+
+    until(is_told)
+    assert told[0]["generation"] == 5 and "within 0.2 s" in str(told[0]["reason"])
 
 
 @pytest.mark.parametrize("order", ["leaving", "stop"])
