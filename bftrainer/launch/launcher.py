@@ -135,7 +135,7 @@ class AgentLauncher(Ends[T]):
                     if node in launched.workers:
                         self._dismiss(launched, node)
                 self._carry_out(launched, action)
-        self.known.prune()
+        self._settle()
 
     # what agents tell
 
@@ -160,7 +160,7 @@ class AgentLauncher(Ends[T]):
                 self._send_start(launched, node)
             elif launched.id not in there and view.phase not in ENDED:
                 self._gone(launched, node, "its agent does not have it", blame=False)
-        self.known.prune()
+        self._settle()
         self._warm(node)
 
     def _take_over(self, launched: T, node: str, found: Running) -> None:
@@ -190,7 +190,7 @@ class AgentLauncher(Ends[T]):
                 if launched.finisher == node:
                     self._repeat(launched)
                 self._vacated(launched)
-        self.known.prune()
+        self._settle()
 
     def reported(self, node: str, report: Report) -> None:
         """A worker on `node` has reported something, or its agent about it."""
@@ -202,11 +202,11 @@ class AgentLauncher(Ends[T]):
             return  # another user's agent, which has no business with this trainer
         if isinstance(report.said, said.Exited):
             self._exited(launched, node, view, report.said)
-            self.known.prune()
         elif view.phase != Phase.LEAVING:
             self._heard(launched, node, view, report.said)
         else:
             self._heard_leaving(launched, view, report.said)
+        self._settle()
 
     def _heard(self, launched: T, node: str, view: WorkerView, what: said.FromWorker) -> None:
         """A worker that has not been told to leave has reported something."""
@@ -243,6 +243,10 @@ class AgentLauncher(Ends[T]):
                 self._reports.metrics(launched, what)
 
     # actions into messages
+
+    def _settle(self) -> None:
+        """After an action or a report: forget the trainers that have ended and have no worker left."""
+        self.known.prune()
 
     def _send_start(self, launched: T, node: str) -> None:
         """Have a worker started, now or when its agent connects; not while rank 0 runs what comes after the

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bftrainer.launch import messages
 from bftrainer.launch.job import LaunchedTrainer, WorkerView
@@ -47,10 +47,17 @@ class NativeTrainer(LaunchedTrainer):
     told_broken: int = 0  # the last generation that is known to be broken
     tries: int = 0  # how often the same members have been published again in a row
     last: tuple[int, tuple[str, ...]] = (0, ())  # the generation and members that were last published
-    waiting: Regroup | None = None  # until the members that leave have written the state down
+    waiting: Regroup | None = None  # until `writing` have written the state down
+    writing: tuple[str, ...] = ()  # nodes whose workers leave with the state
     breaks: int = 0  # how often the group broke
     broke_at: float = 0.0
     entries: dict[str, tuple[int, int]] = field(default_factory=dict)  # node -> its entries, and their bytes
+
+    def writes(self, node: str) -> bool:
+        """Whether the worker of a node that leaves may still be there. One that is started in its place is
+        up once it has ended."""
+        view = self.workers.get(node)
+        return view is not None and view.phase in (Phase.LEAVING, Phase.STARTING)
 
 
 class NativeLauncher(AgentLauncher[NativeTrainer]):
@@ -58,10 +65,15 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
 
     trainer_type = NativeTrainer
 
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._waiting: set[int] = set()  # trainers whose state is being written down
+
     def _carry_out(self, launched: NativeTrainer, action: Regroup) -> None:
         launched.waiting = None
         launched.entries.clear()
         there = [node for node in action.leaving if node in launched.workers]
+        before, launched.writing = launched.writing, ()
         if launched.finished:  # the members have left their loops: they can only leave
             self._publish(launched, there, action, members=action.members)
             return
@@ -71,10 +83,12 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
         if all(view.phase in OVER for view in views) and not all(view.repeated for view in views):
             self._repeat(launched)  # rank 0 was lost before it said so
             staying = [node for node in staying if node in launched.workers]
-        if there and action.members and not any(launched.workers[node].joined for node in staying):
+        writing = tuple({*there, *(node for node in before if launched.writes(node))})
+        if writing and action.members and not any(launched.workers[node].joined for node in staying):
             # no worker stays that knows the state: it goes through a checkpoint, which is written first
             self._publish(launched, there, action, members=())
-            launched.waiting = action
+            launched.waiting, launched.writing = action, writing
+            self._waiting.add(launched.id)
         else:
             self._publish(launched, (*action.members, *there), action, members=action.members)
 
@@ -129,16 +143,21 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
                 if node in members:
                     self._deadlines.joins(launched, node)
 
-    def _vacated(self, launched: NativeTrainer) -> None:
-        super()._vacated(launched)
-        held = launched.waiting
-        if held is not None and not any(node in launched.workers for node in held.leaving):
-            launched.waiting = None
-            self._publish(launched, held.members, held, members=held.members)
+    def _settle(self) -> None:
+        for trainer in tuple(self._waiting):
+            launched = self.known.get(trainer)
+            if launched is not None and (held := launched.waiting) is not None:
+                if any(launched.writes(node) for node in launched.writing):
+                    continue
+                launched.waiting, launched.writing = None, ()
+                self._publish(launched, held.members, held, members=held.members)
+            self._waiting.discard(trainer)
+        super()._settle()
 
     def _caught_up(self, launched: NativeTrainer, node: str, found: Running) -> None:
         super()._caught_up(launched, node, found)
-        apart = found.joined != launched.published and found.phase == Phase.MEMBER
+        waits = found.phase in (Phase.READY, Phase.MEMBER)
+        apart = found.joined != launched.published and waits
         if launched.workers[node].generation == found.generation and node in launched.members and apart:
             self._emit(Resync(time=self._clock(), trainer=launched.id, generation=launched.published))
 

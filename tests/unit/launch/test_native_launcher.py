@@ -59,6 +59,9 @@ def test_a_connection_that_comes_back_tells_what_was_not_heard() -> None:
     world.agent("n", worker(1, "member", 1))
     assert world.events == [Resync(time=1.0, trainer=1, generation=2)]
     world.events.clear()
+    world.agent("m", worker(1, "ready"))  # a newcomer may have missed that it is a member
+    assert world.events == [Resync(time=1.0, trainer=1, generation=2)]
+    world.events.clear()
     world.agent("m")
     assert [type(e) for e in world.events] == [WorkerLost]
 
@@ -159,7 +162,8 @@ def test_old_generations_report_no_progress() -> None:
     assert world.launcher.known.views(1)["n"].joined == 2 and len(world.events) == before
 
 
-def test_who_knows_the_state_writes_it_down_before_strangers_take_over() -> None:
+def handing_over() -> NativeStage:
+    """`n` leaves with the state, and `m`, which has none, is to wait until it is written."""
     world = NativeStage()
     world.start(1, "n")
     world.launcher.perform(Regroup(trainer=1, generation=2, members=("n",)))
@@ -168,11 +172,46 @@ def test_who_knows_the_state_writes_it_down_before_strangers_take_over() -> None
     world.said("m", "ready", started=3)
     world.sent.clear()
     world.launcher.perform(Regroup(trainer=1, generation=4, members=("m",), leaving=("n",)))
-    assert [(node, m["members"]) for node, m in world.sent if m["type"] == "regroup"] == [("n", [])]
+    assert published(world) == [("n", [])]
+    return world
+
+
+def published(world: NativeStage) -> list[tuple[str, list[str]]]:
+    """Node and members of what has been published since this was asked last."""
+    found = [(node, m["members"]) for node, m in world.sent if m["type"] == "regroup"]
     world.sent.clear()
-    last = {"type": "left", "generation": 2, "step": 7, "samples": 70, "epoch": 0, "metrics": {}}
-    world.said("n", "exited", code=0, phase="leaving", reason="", last=last)
-    assert [(node, m["members"]) for node, m in world.sent if m["type"] == "regroup"] == [("m", ["m"])]
+    return found
+
+
+LAST = {"type": "left", "generation": 2, "step": 7, "samples": 70, "epoch": 0, "metrics": {}}
+
+
+def test_who_knows_the_state_writes_it_down_before_strangers_take_over() -> None:
+    world = handing_over()
+    world.said("n", "exited", code=0, phase="leaving", reason="", last=LAST)
+    assert published(world) == [("m", ["m"])]
+
+
+def test_another_membership_waits_for_the_state_as_well() -> None:
+    world = handing_over()
+    world.launcher.perform(Regroup(trainer=1, generation=5, members=("m",)))
+    assert published(world) == []
+    world.said("n", "exited", code=0, phase="leaving", reason="", last=LAST)
+    assert published(world) == [("m", ["m"])]
+
+
+def test_nobody_waits_for_a_worker_of_which_no_end_will_be_heard() -> None:
+    """Its agent comes back where the trainer has no node any more, or its replacement is called off."""
+    world = handing_over()
+    world.agent("n", worker(1, "leaving", 2), wanted=set())
+    assert published(world) == [("m", ["m"])]
+    world = handing_over()
+    world.up.discard("n")  # its pilot is gone; a next one is to come
+    world.launcher.perform(StartWorker(trainer=1, generation=5, node="n"))
+    world.said("n", "exited", code=0, phase="leaving", reason="", last=LAST)
+    assert published(world) == []
+    world.launcher.perform(StopWorker(trainer=1, generation=6, node="n"))
+    assert published(world) == [("m", ["m"])]
 
 
 def test_who_stays_silent_when_a_broken_membership_is_tried_again_is_killed() -> None:
