@@ -143,6 +143,14 @@ def settle(site: SlurmSite, load: Load, trainers: Trainers) -> Iterator[str]:
     yield from waiting_for("the status is ok", lambda: site.get("status")["state"] == "ok")
 
 
+def stories(site: SlurmSite) -> Iterator[str]:
+    """What is known of each trainer that has not ended."""
+    for t in site.get("trainers"):
+        if not t["ended_at"]:
+            told = re.compile(rf"trainer[= ]{t['id']}\b")
+            yield from [str(t), *[line for line in site.log.splitlines() if told.search(line)][-40:], ""]
+
+
 def leave(site: SlurmSite) -> Iterator[str]:
     """Stop the daemon. Yields what it leaves behind."""
     assert site.daemon is not None
@@ -219,6 +227,7 @@ def _run_on(site: SlurmSite, rng: random.Random, seconds: float, *, small: bool)
     with Load(site.bed, jobs) as load:
         doubled = soak(site, load, faults, trainers, seconds)
         bad = list(settle(site, load, trainers))
+        print(*stories(site), sep="\n", end="")
         pauses = site.get("pauses", limit=10_000)
         bad += [*trainers.violations(), *suffering(load.runs()), *leave(site)]
         bad += [f"no fault of this kind: {kind}" for kind in faults.kinds if not faults.happened[kind]]
