@@ -144,7 +144,8 @@ class AgentLauncher(Ends[T]):
 
         Takes over the workers that should be there, stops the others, and sends what waited for the agent.
         """
-        there = {found.trainer: found for found in inventory}
+        # the newest of each trainer: an agent may have more, of which the daemon has not heard the end
+        there = {found.trainer: found for found in sorted(inventory, key=lambda found: found.generation)}
         for trainer, found in there.items():
             launched = self.known.get(trainer)
             if launched is None or trainer not in wanted:
@@ -158,7 +159,7 @@ class AgentLauncher(Ends[T]):
                 launched.drop(node)  # what it waited for has been called off
             elif not view.sent:
                 self._send_start(launched, node)
-            elif launched.id not in there and view.phase not in ENDED:
+            elif view.phase not in ENDED and not _has(there.get(launched.id), view):
                 self._gone(launched, node, "its agent does not have it", blame=False)
         self._settle()
         self._warm(node)
@@ -276,3 +277,8 @@ class AgentLauncher(Ends[T]):
         if view.phase == Phase.STARTING:
             view.phase = Phase.READY
             self._reports.ready(launched, node, view)
+
+
+def _has(found: Running | None, view: WorkerView) -> bool:
+    """Whether an agent has a worker: not only an earlier one, as the order to start it was lost."""
+    return found is not None and found.generation >= view.generation

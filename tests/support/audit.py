@@ -14,8 +14,9 @@ def audit(where: Path, samples: int) -> int:
     """Assert that the surviving history uses `samples` samples, each of an epoch once.
 
     A step may have been taken twice (all nodes were lost, the run went on from a checkpoint): its last
-    generation counts. A worker that was killed between a step and its note leaves a gap in that step,
-    but not in the others' notes of it. Returns the number of steps.
+    generation counts, and steps after the last one of the last generation were taken in vain. A worker that
+    was killed between a step and its note leaves a gap in that step, but not in the others' notes of it.
+    Returns the number of steps.
     """
     steps: dict[int, dict[int, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for path in where.glob("*.jsonl"):
@@ -23,6 +24,10 @@ def audit(where: Path, samples: int) -> int:
             note = json.loads(line) if line.endswith("}") else None
             if note is not None:
                 steps[note["step"]][note["generation"]].append(note)
+    newest = max((generation for notes in steps.values() for generation in notes), default=0)
+    last = max((step for step, notes in steps.items() if newest in notes), default=-1)
+    for step in [step for step in steps if step > last]:
+        del steps[step]
     assert sorted(steps) == list(range(len(steps))), "a step is missing"
     used: dict[int, list[int]] = defaultdict(list)
     position, total, holes = (0, 0), 0, 0

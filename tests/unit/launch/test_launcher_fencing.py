@@ -60,10 +60,12 @@ def test_the_work_is_not_done_because_an_old_generation_said_so_last() -> None:
 def test_a_worker_of_an_earlier_start_that_an_agent_lists_is_not_taken_for_the_present_one() -> None:
     stage = NativeStage()
     stage.start(3, "n")
-    stage.agent("n", worker(1, "ready"))
-    assert stage.events == [] and stage.launcher.known.workers(1) == {"n": "starting"}
-    stage.agent("n", worker(3, "ready"))
+    stage.agent("n", worker(3, "ready"), worker(1, "leaving"))
     assert stage.launcher.known.workers(1) == {"n": "ready"}
+    stage = NativeStage()
+    stage.start(3, "n")
+    stage.agent("n", worker(1, "ready"))  # the order to start another one was lost
+    assert [type(event) for event in stage.events] == [WorkerLost]
 
 
 def test_a_worker_that_is_not_wanted_is_stopped_and_not_taken_over() -> None:
