@@ -1,4 +1,5 @@
-"""The real engine and the real native launcher with agents that lose their connections: who meets whom.
+"""The real engine and the real native launcher with agents that lose their connections, and a daemon that is
+killed: who meets whom.
 
 Two trainers exist in memory only. Orders and reports take their time, and those under way are lost when a
 connection breaks; what an agent keeps over that is as in `agent.outbox`. What happens next is drawn by lot.
@@ -10,6 +11,8 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
+from bftrainer.daemon.recovery import missed, with_heard
+from bftrainer.engine.restore import restore
 from bftrainer.engine.state import State
 from bftrainer.launch.native.launcher import NativeLauncher
 from bftrainer.model.events import Event, NodesChanged, TrainerCancelled, TrainerSubmitted
@@ -26,6 +29,7 @@ FORM_S = 10.0
 """As `elastic.members.rendezvous.FORM_TIMEOUT_S`."""
 CALM_S = 600.0
 """So long after the last fault, all that can meet has met: groups that break are published ever later."""
+KINDS = ("break", "break", "break", "kill", "ask back", "end", "rival", "cancel", "restart")
 AT = {"step": 10, "samples": 1000, "epoch": 0, "metrics": {}}
 
 
@@ -65,12 +69,13 @@ class LosingWorld(RememberingPorts):
         super().__init__()
         self._draw, self._timers = draw, Timers()
         self.agents: dict[str, FakeAgent] = {}
-        self.launcher = NativeLauncher(
-            self, self.events.append, self, FOLDERS, grace_s=5.0, clock=self._timers.now
-        )
+        self.launcher = self._launcher()
         self.state = State(settings=EngineSettings(max_failures=1000))
         self._last = 0
         self.submit()
+
+    def _launcher(self) -> NativeLauncher:
+        return NativeLauncher(self, self.events.append, self, FOLDERS, grace_s=5.0, clock=self._timers.now)
 
     # ports
 
@@ -92,6 +97,25 @@ class LosingWorld(RememberingPorts):
             self.launcher.perform(action)
         if found.ended is not None:
             self.launcher.known.forget(found.ended.trainer)
+
+    def restart(self) -> None:
+        """The daemon is killed, and another one finds what is stored. Some agents come back in time."""
+        self.events.clear()
+        self.launcher = self._launcher()
+        for t in self.state.trainers.values():
+            self.launcher.add(t.id, t.spec, published=t.published, members=t.members)
+        for agent in self.agents.values():
+            self.disconnect(agent)
+            if self._draw.random() < 0.7:
+                self.connect(agent)
+        now, present = self._timers.now(), frozenset(n for n, a in self.agents.items() if not a.parting)
+        stored, recorded = self.state.trainers.values(), self.state.pool
+        state = restore(self.state.settings, recorded | present, stored, now)
+        self.state = with_heard(state, self.launcher.known.views)
+        if gone := recorded - present:
+            self.take(NodesChanged(time=now, left=gone))
+        for event in missed(self.state, self.launcher.known.views, present, now):
+            self.take(event)
 
     def submit(self) -> None:
         """Another trainer comes."""
@@ -269,9 +293,11 @@ class LosingWorld(RememberingPorts):
         if agent is None:
             self.give(node)
             return
-        kind = self._draw.choice(["break", "break", "break", "kill", "ask back", "end", "rival", "cancel"])
+        kind = self._draw.choice(KINDS)
         if kind == "break":
             self.disconnect(agent)
+        elif kind == "restart":
+            self.restart()
         elif kind == "kill" and agent.workers:
             self._exited(agent, self._draw.choice(list(agent.workers.values())), -9)
         elif kind == "ask back" and not agent.parting:
