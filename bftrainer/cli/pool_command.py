@@ -24,11 +24,13 @@ from bftrainer.cli.shared.units import units
 def command(config: Path | None, state_dir: str | None, as_json: bool, long: bool) -> None:
     """Show every node: idle or busy and why, its pilot, and the trainer that has it.
 
-    Until is when a job or a reservation is expected to take the node. With --long, phase is where a node is
-    in its life with bftrainer, and since when. First it is free (in the pool, without a pilot), ordered,
-    starting, or up. Then it is releasing (its workers leave) or clearing (its pilot has ended). It may be
-    resting (it may join later) or quarantined (pilots failed there). Nodes without one are the main
-    scheduler's.
+    Until is when a job or a reservation is expected to take the node. Where a main job has it, until is when
+    that job ends at the latest.
+
+    With --long, phase is where a node is in its life with bftrainer, and since when. First it is free (in the
+    pool, without a pilot), ordered, starting, or up. Then it is releasing (its workers leave) or clearing
+    (its pilot has ended). It may be resting (it may join later) or quarantined (pilots failed there). Nodes
+    without one are the main scheduler's.
     """
     found = connect(config, state_dir).call("GET", "pool")
     if as_json:
@@ -43,6 +45,7 @@ def command(config: Path | None, state_dir: str | None, as_json: bool, long: boo
             **n,
             "gpus": _gpus(n),
             "since": "" if n["since"] is None else brief_moment(n["since"], now),
+            "why": _why(n),
             "until": "" if n["until"] is None else brief_moment(n["until"], now),
             "partitions": ",".join(n["partitions"]),
             "features": ",".join(n["features"]),
@@ -52,6 +55,12 @@ def command(config: Path | None, state_dir: str | None, as_json: bool, long: boo
     names = [found.get("unit", column) if column == "node" else column for column in columns]
     print_table(names, [[n[column] for column in columns] for n in rows])
     say(f"{found['size']} of {len(rows)} {units(found)} in the pool")
+
+
+def _why(node: dict[str, Any]) -> str:
+    """Why a node is not ours, with the main job that has it."""
+    why, job = node["why"], node.get("job", "")
+    return why if not job or job in why else ", ".join(filter(None, (why, f"job {job}")))
 
 
 def _gpus(node: dict[str, Any]) -> str:

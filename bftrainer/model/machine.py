@@ -60,7 +60,8 @@ class Node:
     not ours to use. `spare` is the share of its `cpus` that is free where main jobs use the others. `used` is
     the share of it that main jobs use, where others may be ours; of a single GPU that of its node. `types`
     are those of its GPUs, as far as the scheduler names them. `shut` says why it could not be ours even if
-    nobody used it, and what to set.
+    nobody used it, and what to set. `job` and `ends` are those of the main job that has a busy node, see
+    `JobOnNode`; "": none, or it is not known.
     """
 
     name: str
@@ -76,6 +77,8 @@ class Node:
     spare: float = 0.0
     used: float = 0.0
     shut: str = ""
+    job: str = ""
+    ends: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import ceil
+from math import ceil, inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,29 @@ class MainJob:
     started: float | None = None
     on: frozenset[str] = frozenset()
     rounded_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobOnNode:
+    """What main jobs make of a node: the `job` that ends last, with how many more there are, and when it
+    `ends` at the latest, by its time limit (Unix seconds; None: it has none, or that is not known)."""
+
+    job: str
+    ends: float | None
+
+
+def jobs_on_nodes(jobs: Iterable[tuple[str, float | None, Iterable[str]]]) -> dict[str, JobOnNode]:
+    """Node -> what is made of it by these jobs, each with its end and its nodes."""
+    there: dict[str, list[tuple[float, str]]] = {}
+    for job, ends, nodes in jobs:
+        for node in nodes:
+            there.setdefault(node, []).append((inf if ends is None else ends, job))
+    found = {}
+    for node, jobs_there in there.items():
+        ends, job = max(jobs_there)
+        more = f" and {len(jobs_there) - 1} more" if len(jobs_there) > 1 else ""
+        found[node] = JobOnNode(job + more, None if ends == inf else ends)
+    return found
 
 
 class Affected(StrEnum):

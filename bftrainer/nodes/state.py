@@ -180,7 +180,7 @@ def with_our_nodes_idle(snapshot: Snapshot, held: Collection[str]) -> Snapshot:
     return replace(
         snapshot,
         nodes=tuple(
-            replace(node, state=NodeState.IDLE, why="")
+            replace(node, state=NodeState.IDLE, why="", job="", ends=None)
             if node.why and STILL_OURS.issuperset(node.why.split("+")) and node.name in held
             else node
             for node in snapshot.nodes

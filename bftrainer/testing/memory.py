@@ -18,6 +18,7 @@ class Machine:
     idle: set[str]
     busy: set[str] = field(default_factory=set)
     until: dict[str, float] = field(default_factory=dict)
+    on: dict[str, tuple[str, float]] = field(default_factory=dict)  # main jobs on busy nodes, and their ends
     why: dict[str, str] = field(default_factory=dict)  # nodes in a state of which the scheduler says more
     claims: tuple[Claim, ...] = ()
     pilots: list[Pilot] = field(default_factory=list)
@@ -61,6 +62,8 @@ class MemoryScheduler:
                     state=NodeState.IDLE if name in machine.idle - machine.why.keys() else NodeState.BUSY,
                     until=machine.until.get(name),
                     why=machine.why.get(name, ""),
+                    job=machine.on.get(name, ("", None))[0],
+                    ends=machine.on.get(name, ("", None))[1],
                 )
                 for name in sorted(machine.idle | machine.busy)
             ),

@@ -85,6 +85,8 @@ def test_the_map_follows_nodes_that_come_and_go(site: Site, page: Browser) -> No
     assert len(set(page.script(slider))) == 1, "the slider stands at the right when the map shows now"
     site.change(take=NODES[:2])
     page.until(lambda: counts(page) == told(site) == (2, 0), "nodes have left")
+    (job,) = {n["job"] for n in site.get("pool")["nodes"] if n["node"] in NODES[:2]}
+    page.shows(f"job {job}", "not known: the scheduler tells no time limit of it", "r1n1 r1n2")
     site.change(give=NODES)
     page.until(lambda: counts(page) == told(site) == (4, 2), "nodes have come")
     page.script("document.querySelector('canvas').dispatchEvent(new KeyboardEvent('keydown', {key: 'Home'}))")
@@ -236,6 +238,16 @@ def test_an_axis_has_few_marks_whatever_a_script_reports(
             "moment ago. probably in 10 min, if it gets nodes in 60 s; how much later it may be is not "
             "known: no slower speed of it is known. probably in 10 min, if its workers are ready soon; in "
             "15 min with fewer nodes, or as slowly as until now",
+        ),
+        # the main job on a node, and until when: large jobs come after all that may need somebody
+        (
+            """node_tables.js').then((m) => m.notOurs([['a', 'allocated', '7', 900],
+            ['b', 'allocated', '7', 900], ['c', 'mixed+drain', '8', null], ['d', 'job 9', '9', 60],
+            ['e', 'down', '', null]].map(([node, why, job, until]) => ({node, why, job, until, state: 'busy',
+            role: null}))).map((one) => [one.why, one.names, m.until(one).replace(/\\d.*[AP]M/, 'T')]
+            .join(' ')).join('; '))""",
+            "down e not known; job 7 (allocated) a,b T at the latest; job 8 (mixed+drain) c not known: the "
+            "scheduler tells no time limit of it; job 9 d T at the latest",
         ),
         # decisions stay in sight however many measurements come after them
         (

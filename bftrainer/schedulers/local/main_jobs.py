@@ -51,6 +51,11 @@ class MainJobsFile:
         return tuple(self._waiting.values())
 
     @property
+    def on(self) -> dict[str, str]:
+        """Node -> the job that runs there."""
+        return {node: name for name, nodes in self._running.items() for node in nodes}
+
+    @property
     def wanted(self) -> frozenset[str]:
         """The nodes for which jobs wait."""
         return frozenset[str]().union(*(job.on for job in self._waiting.values()))

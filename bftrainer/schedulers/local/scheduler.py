@@ -114,6 +114,7 @@ class LocalScheduler:
         self._taken: frozenset[str] = frozenset()  # nodes whose pilots are yet to be killed
         self._jobs = count(1)
         self._took: list[MainJob] = []  # main jobs that wait until the pilots on their nodes are killed
+        self._on: dict[str, str] = {}  # node -> the main job of the log that has it
         self._main: list[MainJob] = []  # those that have started since the last poll
         self._starting: set[Pilot] = set()  # in threads, and still wanted
         self._doomed: set[Pilot] = set()  # not wanted any more when they had started
@@ -133,6 +134,7 @@ class LocalScheduler:
         if self._player is None and self._next is not None:
             self._player = asyncio.create_task(self._play())
         waiting = self._queue.waiting if self._queue else ()
+        jobs = {**self._on, **(self._queue.on if self._queue else {})}
         free = self._idle - (self._queue.wanted - self._held() if self._queue else frozenset())
         return Snapshot(
             time=self._clock.now(),
@@ -141,6 +143,7 @@ class LocalScheduler:
                     name=name,
                     state=NodeState.IDLE if name in free else NodeState.BUSY,
                     gpus=self._gpus.get(name, 0),
+                    job="" if name in free else jobs.get(name, ""),
                 )
                 for name in sorted(self._nodes)
             ),
@@ -244,9 +247,12 @@ class LocalScheduler:
         while self._next is not None and self._next.time <= now:
             self._idle = (self._idle - self._next.left) | self._next.joined
             self._taken |= self._next.left
+            for node in self._next.joined:
+                self._on.pop(node, None)
             if self._next.left:
-                due = self._playback.wall_time(self._next.time)
-                self._took.append(_main_job(f"log-{next(self._jobs)}", due, self._next.left))
+                due, name = self._playback.wall_time(self._next.time), f"log-{next(self._jobs)}"
+                self._took.append(_main_job(name, due, self._next.left))
+                self._on |= dict.fromkeys(self._next.left, name)
             self._starting = {pilot for pilot in self._starting if pilot.node not in self._next.left}
             self._next = next(self._changes, None)
         if self._queue is not None:

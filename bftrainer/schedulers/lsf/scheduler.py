@@ -105,7 +105,13 @@ class LsfScheduler(BatchScheduler[LsfView]):
         earlier, last = known(now, behind_s), (self.view or NONE).shifted(behind_s)
         view = await self._questions.apart(
             lambda: lsf_view.interpret(
-                shown, self._ours, now=now + behind_s, known=earlier, before=last.until, kept=last.kept
+                shown,
+                self._ours,
+                now=now + behind_s,
+                known=earlier,
+                before=last.until,
+                ends_before=last.ends_before,
+                kept=last.kept,
             )
         )
         asked_s = first.took_s + second.took_s

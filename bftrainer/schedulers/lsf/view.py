@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Node, NodeState, Pilot, Slot, Snapshot
-from bftrainer.model.main_jobs import MainJob
+from bftrainer.model.main_jobs import JobOnNode, MainJob, jobs_on_nodes
 from bftrainer.schedulers.lsf import values
 from bftrainer.schedulers.lsf.pilot import NAME, named
 from bftrainer.schedulers.lsf.queue import backfill_windows, claims, places
@@ -72,6 +72,11 @@ class LsfView(BatchView):
         """When hosts are expected to be taken."""
         return {node_of(node.name): node.until for node in self.snapshot.nodes if node.until is not None}
 
+    @property
+    def ends_before(self) -> dict[str, float]:
+        """When the main jobs on hosts reach their run limits."""
+        return {node_of(node.name): node.ends for node in self.snapshot.nodes if node.ends is not None}
+
 
 def interpret(
     shown: Shown,
@@ -80,20 +85,16 @@ def interpret(
     now: float,
     known: Known | None = None,
     before: Mapping[str, float] | None = None,
+    ends_before: Mapping[str, float] | None = None,
     kept: Mapping[str, str] | None = None,
 ) -> LsfView:
     """The snapshot. `known`: what earlier polls say of main jobs; `before`: when hosts were expected to be
-    taken; `kept`: see the last view's."""
+    taken; `ends_before`, `kept`: see the last view's."""
     hosts = {name: row for name, row in shown.hosts.items() if not values.is_launch(name, ours.launch)}
     found = pilots(shown.jobs, ours, now)
     mine = {pilot.job for pilot in found}
     main = [job for job in shown.jobs if job.id not in mine and not NAME.fullmatch(job.name)]
-    running = {
-        host: job.id
-        for job in shown.jobs
-        if job.id not in mine and not job.pending
-        for host, _ in values.without_launch(job.hosts, ours.launch)
-    }
+    running = _running(shown.jobs, mine, ours, now, ends_before or {})
     held = {ours.host(pilot.node) for pilot in found if not pilot.pending}
     stopped = {ours.host(pilot.node): pilot.pending for pilot in found if pilot.pending}
     why = {
@@ -125,6 +126,8 @@ def interpret(
             _node(row, why.get(name, ""), until.get(name), shown.gpus.get(name, NO_GPUS))
             for name, row in hosts.items()
         ]
+    in_use = ((node, running.get(node_of(node.name))) for node in nodes)
+    nodes = [replace(node, job=use.job, ends=use.ends) if use and node.why else node for node, use in in_use]
     snapshot = Snapshot(
         time=now,
         nodes=tuple(nodes),
@@ -134,6 +137,28 @@ def interpret(
         waiting=frozenset(job.id for job in main if job.pending),
     )
     return LsfView(snapshot, wanted, going)
+
+
+def _running(
+    jobs: Iterable[LsfJobRow],
+    mine: Collection[str],
+    ours: LsfOwnJobs,
+    now: float,
+    before: Mapping[str, float],
+) -> dict[str, JobOnNode]:
+    """Host -> what jobs of others make of it. LSF tells in minutes how long they may still run."""
+    found = jobs_on_nodes(
+        (
+            job.id,
+            None if job.left_s is None else now + job.left_s,
+            [host for host, _ in values.without_launch(job.hosts, ours.launch)],
+        )
+        for job in jobs
+        if job.id not in mine and not job.pending
+    )
+    ends = {host: use.ends for host, use in found.items() if use.ends is not None}
+    ends = backfill_windows.settled(before, ends)
+    return {host: JobOnNode(use.job, ends.get(host)) for host, use in found.items()}
 
 
 def pilots(jobs: Iterable[LsfJobRow], ours: LsfOwnJobs, now: float) -> tuple[Pilot, ...]:
@@ -161,10 +186,12 @@ def _pilot(job: LsfJobRow, ours: LsfOwnJobs, now: float) -> Pilot | None:
     )
 
 
-def _why_not(row: HostRow, *, held: bool, running: Mapping[str, str], stopped: Mapping[str, str]) -> str:
+def _why_not(
+    row: HostRow, *, held: bool, running: Mapping[str, JobOnNode], stopped: Mapping[str, str]
+) -> str:
     """Why a host is not ours; "" if it is."""
     if row.name in running:
-        return f"job {running[row.name]}"
+        return f"job {running[row.name].job}"
     if row.status not in (HELD if held else IDLE):
         return row.status or "no status"
     if row.active and not held:

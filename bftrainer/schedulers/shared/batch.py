@@ -58,7 +58,7 @@ class BatchView:
         snapshot = replace(
             last,
             time=last.time + seconds,
-            nodes=tuple(replace(node, until=moved(node.until)) for node in last.nodes),
+            nodes=tuple(replace(node, until=moved(node.until), ends=moved(node.ends)) for node in last.nodes),
             pilots=tuple(replace(pilot, ends=moved(pilot.ends)) for pilot in last.pilots),
             main=tuple(main),
         )

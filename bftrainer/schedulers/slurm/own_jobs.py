@@ -8,6 +8,7 @@ from math import inf
 
 from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Pilot, Slot
+from bftrainer.model.main_jobs import JobOnNode, jobs_on_nodes
 from bftrainer.schedulers.shared.instance import NAME, job_name
 from bftrainer.schedulers.slurm import values
 from bftrainer.schedulers.slurm.queue.resources import Remaining
@@ -56,7 +57,7 @@ class JobQueue:
         pilots: Ours, in the order of the queue.
         rows: The same as Slurm shows them, by their jobs.
         main: Main jobs.
-        running: Node -> a job of others that has it.
+        running: Node -> what jobs of others make of it.
         foreign: Nodes of pilots of other daemons.
         clearing: Pilots of ours that have ended and are being cleared away.
     """
@@ -64,7 +65,7 @@ class JobQueue:
     pilots: tuple[Pilot, ...]
     rows: Mapping[str, SlurmJobRow]
     main: tuple[SlurmJobRow, ...]
-    running: Mapping[str, str]
+    running: Mapping[str, JobOnNode]
     foreign: frozenset[str]
     clearing: frozenset[Pilot]
 
@@ -103,7 +104,7 @@ def queue(jobs: Sequence[SlurmJobRow], ours: SlurmOwnJobs) -> JobQueue:
         found,
         {job.id: job for job in jobs if job.id in own},
         tuple(job for job in jobs if job.id not in own and not NAME.fullmatch(job.name)),
-        {name: job.id for job in others for name in job.nodes},
+        jobs_on_nodes((job.id, job.end, job.nodes) for job in others),
         frozenset(name for job in others if NAME.fullmatch(job.name) for name in job.nodes),
         frozenset(pilot for job in jobs if job.state == CLEARED and (pilot := _pilot(job, ours)) is not None),
     )

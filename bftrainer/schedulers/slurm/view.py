@@ -10,6 +10,7 @@ from math import inf
 
 from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
+from bftrainer.model.main_jobs import JobOnNode
 from bftrainer.schedulers.shared.batch import BatchView
 from bftrainer.schedulers.shared.claims import Claims, Known
 from bftrainer.schedulers.shared.text import TextError
@@ -101,7 +102,10 @@ def interpret(
         free = after_main_jobs(spared, machine.nodes, walk.course.left)
         why |= {name: why.get(name) or USED_UP for name in spare.keys() - free.keys()}
         why |= {name: f"claimed by job {job}" for name, job in wanted.taken.items()}
-        nodes = [_node(row, why.get(name, ""), until.get(name, inf)) for name, row in rows.items()]
+        nodes = [
+            _node(row, why.get(name, ""), until.get(name, inf), queue.running.get(name))
+            for name, row in rows.items()
+        ]
         nodes = [replace(node, used=_used(rows[node.name], queue)) for node in nodes] if ours.parts else nodes
     gate = Gate(machine, partition, ours)
     snapshot = Snapshot(
@@ -190,7 +194,7 @@ def _by_gpu(
         )
         used = _used(row, queue)
         for place in places(row, here):
-            gpu = _node(row, place.why, until.get(name, inf))
+            gpu = _node(row, place.why, until.get(name, inf), queue.running.get(name))
             own = replace(gpu, gpus=1, cpus=place.cpus, spare=0.0, used=used)
             types = gpus.types(gpus.kinds(place.gres))
             nodes.append(replace(own, name=place.name, gres=place.gres, types=types))
@@ -232,7 +236,7 @@ def _why_not(
         hole = name in later if name in planned else name in coming
         reason = unfit(row, held=name in held, hole=hole, part=name in parts, gpus=ours.gpus)
         if not reason and name in queue.running and name not in parts:  # it started between the two commands
-            reason = f"job {queue.running[name]}"
+            reason = f"job {queue.running[name].job}"
         reason = reason or gate.shut(row, held=name in held)
         if reason:
             why[name] = reason
@@ -313,7 +317,8 @@ def _until(machine: SlurmMachine, main: Collection[SlurmJobRow], now: float) -> 
     return found
 
 
-def _node(row: NodeRow, why: str, until: float) -> Node:
+def _node(row: NodeRow, why: str, until: float, use: JobOnNode | None) -> Node:
+    use = use if why else None
     return Node(
         name=row.name,
         state=NodeState.BUSY if why else NodeState.IDLE,
@@ -326,4 +331,6 @@ def _node(row: NodeRow, why: str, until: float) -> Node:
         why=why,
         cpus=row.cpus,
         spare=1.0 - row.cpus_used / row.cpus if row.base == "MIXED" and row.cpus else 0.0,
+        job=use.job if use else "",
+        ends=use.ends if use else None,
     )

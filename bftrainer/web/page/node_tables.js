@@ -16,26 +16,30 @@ export function byHolder(rows) {
   return [...found.values()].sort((a, b) => b.nodes - a.nodes || a.id - b.id);
 }
 
+/** Why a node is not ours, in words: the main job that has it, if one is known. */
+export const because = ({ job, why }) => (job && !why.includes(job) ? `job ${job}${why ? ` (${why})` : ""}` : why);
+
 const lastly = (one) => one.state === "the main scheduler's";
 
-/** The nodes that no trainer can have, by why: those that nobody uses first, then the largest groups. */
+/** The nodes that no trainer can have, by why: those that nobody uses first, those of main jobs last, then the largest groups. */
 export function notOurs(rows) {
   const found = new Map();
   for (const row of rows) {
     if (row.role || row.state === "idle") continue;
     const state = row.phase === "quarantined" ? "in quarantine" : row.state === "unused" ? "unused" : "the main scheduler's";
-    const key = `${state}\n${row.why}`;
-    const one = found.get(key) ?? found.set(key, { state, why: row.why, names: [], ends: [], open: 0 }).get(key);
+    const why = because(row), key = `${state}\n${why}`;
+    const one = found.get(key) ?? found.set(key, { state, why, job: row.job, names: [], ends: [], open: 0 }).get(key);
     one.names.push(row.node);
     if (row.until) one.ends.push(row.until); else one.open += 1;
   }
-  return [...found.values()].sort((a, b) => lastly(a) - lastly(b) || b.names.length - a.names.length);
+  return [...found.values()].sort((a, b) => lastly(a) - lastly(b) || !!a.job - !!b.job || b.names.length - a.names.length);
 }
 
-function until({ ends, open }) {
-  if (!ends.length) return "not known";
+/** Until when nodes stay as they are: a main job may end before its time limit, and so is said to end at the latest. */
+export function until({ ends, open, job }) {
+  if (!ends.length) return job ? "not known: the scheduler tells no time limit of it" : "not known";
   const first = ends.reduce((a, b) => Math.min(a, b)), end = ends.reduce((a, b) => Math.max(a, b));
-  return `${clock(first)}${end > first ? ` to ${clock(end)}` : ""}${open ? `; of ${figure(open)} not known` : ""}`;
+  return `${clock(first)}${end > first ? ` to ${clock(end)}` : ""}${job ? " at the latest" : ""}${open ? `; of ${figure(open)} not known` : ""}`;
 }
 
 function swatch(id) {

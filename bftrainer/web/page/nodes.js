@@ -2,7 +2,7 @@
 import { clock, figure, h, link } from "./dom.js";
 import { get } from "./feed.js";
 import { colour, context, theme } from "./draw.js";
-import { nodeTables } from "./node_tables.js";
+import { because, nodeTables, until } from "./node_tables.js";
 
 const LABEL = 16, GAP = 10, LARGE = 72, SHORT = 200, WITH_NAMES = 48, LINE = 16, PLAY_MS = 250, EVENTS = 2000;
 /** A name so that names sort by their numbers; the browser's own collation takes long to load. */
@@ -130,8 +130,8 @@ export function nodes({ place, feed, tell }) {
         own?.user ? ` of ${own.user}` : "");
     } else if (now.role) parts.push("another user's trainer has it");
     else if (now.state === "idle") parts.push("in the pool, no trainer needs it");
-    else parts.push(now.state === "unused" ? "unused, but not ours: " : "the main scheduler's: ", row.why || "busy");
-    if (!past && row.until) parts.push(`; until ${clock(row.until)}`);
+    else parts.push(now.state === "unused" ? "unused, but not ours: " : "the main scheduler's: ", (past ? "" : because(row)) || "busy");
+    if (!past && (row.until || row.job)) parts.push(`; until ${row.until ? "" : "when is "}${until({ ...row, ends: row.until ? [row.until] : [] })}`);
     if (!past && row.phase) parts.push(` (${row.phase} since ${clock(row.since)})`);
     return parts;
   }

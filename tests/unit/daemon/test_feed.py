@@ -166,7 +166,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     made.runner.state = restore(replace(own.engine, max_parallel=1), frozenset({"n1"}), trainers)
     made.nodes.state.seen = (
         Node(name="n1", state=NodeState.IDLE),
-        Node(name="n2", state=NodeState.BUSY, why="allocated"),
+        Node(name="n2", state=NodeState.BUSY, why="allocated", until=5.0, job="7", ends=99.0),
     )
     made.load_index()
     yield made
@@ -196,6 +196,7 @@ def test_each_reader_is_told_what_its_user_may_know_and_what_changes(
         nodes = {user: {n["node"]: n for n in data["nodes"]} for user, (_, data) in states.items()}
         assert [nodes[user]["n1"]["trainer"] for user in readers] == ["<b>alice's", "<b>alice's", None]
         assert nodes["bob"]["n1"]["role"] == "member" and nodes["bob"]["n2"]["why"] == "allocated"
+        assert (nodes["bob"]["n2"]["job"], nodes["bob"]["n2"]["until"]) == ("7", 99.0), "as the queue has it"
         assert states["bob"][1]["status"]["trainers"] == {"waiting": 1}
         assert "settings" not in states["root"][1]["status"]
 

@@ -368,3 +368,24 @@ def test_hosts_without_slots_say_nothing_of_how_large_hosts_are(slots: int, coun
     (node,) = view([unlimited]).snapshot.nodes
     assert node.state is NodeState.UNUSED and node.shut.endswith("; set MXJ in lsb.hosts")
     assert {n.shut for n in view([host("a"), host("b", "closed_Adm")]).snapshot.nodes} == {""}
+
+
+def test_the_main_job_on_a_host_and_when_it_ends_at_the_latest_are_told() -> None:
+    hosts = [host("a", active=42), host("b", active=42), host("c", active=42), host("d")]
+    jobs = [
+        job("7", hosts=("a", "b"), left_s=600.0),
+        job("8", hosts=("b",), left_s=900.0),
+        job("9", hosts=("c",)),
+        pilot("10", on="d"),
+    ]
+    found = view(hosts, *jobs)
+    told = {node.name: (node.job, node.ends) for node in found.snapshot.nodes}
+    assert told == {
+        "a": ("7", NOW + 600),
+        "b": ("8 and 1 more", NOW + 900),
+        "c": ("9", None),
+        "d": ("", None),
+    }
+    shown = Shown({row.name: row for row in hosts}, tuple(replace(j, left_s=600.0) for j in jobs), QUEUES)
+    later = interpret(shown, OURS, now=NOW + 50, ends_before=found.ends_before)
+    assert next(iter(later.snapshot.nodes)).ends == NOW + 600, "LSF tells minutes, and they pass"

@@ -376,3 +376,22 @@ def test_a_job_that_has_ended_or_runs_on_another_cluster_of_a_federation_holds_n
     assert see(machine(n1="IDLE", n2="IDLE"), over).snapshot.idle == {"n1", "n2"}
     running = replace(over, state="RUNNING")
     assert see(machine(n1="IDLE", n2="IDLE"), running).snapshot.idle == {"n2"}
+
+
+def test_the_main_job_on_a_node_and_when_it_ends_at_the_latest_are_told() -> None:
+    runs = replace(MAIN_JOB, state="RUNNING", planned=())
+    here = machine(n1="ALLOCATED", n2="MIXED", n3="ALLOCATED", n4="IDLE", n5="DOWN", n6="ALLOCATED")
+    found = see(
+        here,
+        replace(runs, id="7", nodes=("n1", "n2"), end=NOW + 600),
+        replace(runs, id="8", nodes=("n2",), end=NOW + 900),
+        replace(runs, id="9", nodes=("n3",), end=None),  # without a time limit
+        pilot(10, "n6", "a"),
+    )
+    assert {node.name: (node.job, node.ends) for node in found.snapshot.nodes} == {
+        "n1": ("7", NOW + 600),
+        "n2": ("8 and 1 more", NOW + 900),
+        "n3": ("9", None),
+        **dict.fromkeys(("n4", "n5", "n6"), ("", None)),
+    }
+    assert found.shifted(-5.0).snapshot.nodes[0].ends == NOW + 595

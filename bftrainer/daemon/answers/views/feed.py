@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from bftrainer.api.listing import dumps
 from bftrainer.daemon.answers.views.changes import FeedLine
-from bftrainer.daemon.answers.views.pool import NodeStateView, StatusView, state_of
+from bftrainer.daemon.answers.views.pool import NodeStateView, StatusView, state_of, until_of
 from bftrainer.model.machine import Node
 from bftrainer.model.trainer import Trainer
 from bftrainer.nodes.lifecycle import NodeRecord
@@ -73,7 +73,8 @@ def _node(facts: NodeFacts, why: str, *, named: bool) -> FeedNodeView:
         "node": node.name,
         "state": state_of(node, idle=facts.idle, why=why).value,
         "why": why,
-        "until": node.until,
+        "job": node.job,
+        "until": until_of(node),
         "phase": life.phase.value if life else None,
         "since": life.since if life else None,
         "gpus": node.gpus,

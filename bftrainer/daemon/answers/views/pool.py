@@ -14,12 +14,15 @@ from bftrainer.nodes.lifecycle import NodeRecord
 
 
 class NodeStateView(TypedDict):
-    """What every view of a node says. `why`: what keeps it out of the pool; `phase`: where it is in its life
-    with us, `since` when (Unix seconds); None: it is the main scheduler's."""
+    """What every view of a node says. `why`: what keeps it out of the pool; `job`: the main job that has it,
+    of several the last one; `until`: when that ends at the latest, by its time limit, or, without a job, when
+    one is to take the node; `phase`: where it is in its life with us, `since` when (Unix seconds); None: it
+    is the main scheduler's."""
 
     node: str
     state: str
     why: str
+    job: str
     until: float | None
     phase: str | None
     since: float | None
@@ -91,7 +94,8 @@ def node_view(
         "node": info.name,
         "state": state_of(info, idle=idle, why=why),
         "why": why,
-        "until": info.until,
+        "job": info.job,
+        "until": until_of(info),
         "phase": life.phase.value if life else None,
         "since": life.since if life else None,
         "pilot": pilot,
@@ -111,6 +115,11 @@ def state_of(info: Node, *, idle: bool, why: str) -> NodeState:
     if idle or info.state is not NodeState.IDLE:
         return NodeState.IDLE if idle else info.state
     return NodeState.UNUSED if why else NodeState.IDLE
+
+
+def until_of(info: Node) -> float | None:
+    """Return until when a node is expected to be as it is now; None: it is not known."""
+    return info.ends if info.job else info.until
 
 
 def with_trainers(node: NodeView, holders: Sequence[Trainer], may_see: Callable[[str], bool]) -> NodeView:
