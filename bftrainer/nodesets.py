@@ -1,9 +1,11 @@
-"""Sets of nodes in the short form that batch systems print: rack[1-2]n[01-03],gpu7. They are counted first;
-ClusterShell expands them."""
+"""Sets of nodes in the short form that batch systems print: rack[1-2]n[01-03],gpu7. They are counted before
+ClusterShell expands them; others are folded into this form."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterable
 from sys import intern
 
 MAX_NODES = 100_000
@@ -11,6 +13,8 @@ MAX_NODES = 100_000
 NAMES = re.compile(r"[\w.,:/\[\]-]*", re.ASCII)
 OPERATIONS = re.compile(r"[\w.,:@&!^%*/ \[\]-]*", re.ASCII)
 """ClusterShell also has operations such as n[1-9]!n5, and groups."""
+NUMBERED = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
+"""A node's name with its last number apart."""
 RANGES = re.compile(r"\[([^\[\]]*)\]")
 RANGE = re.compile(r" *(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)? *", re.ASCII)
 
@@ -32,6 +36,23 @@ def expand(text: str, most: int = MAX_NODES, *, operations: bool = False) -> tup
         return tuple(map(intern, NodeSet(text, resolver=None if operations else RESOLVER_NOGROUP)))
     except NodeSetException as error:
         raise ValueError(f"{text[:100]!r} is no set of nodes such as n[01-08]: {str(error)[:200]}") from error
+
+
+def folded(names: Iterable[str]) -> str:
+    """A list of nodes with ranges in the last number of their names: n[1-3],rack1n[01-18]."""
+    from ClusterShell.RangeSet import RangeSet  # noqa: PLC0415  slow to import
+
+    alike: dict[tuple[str, str], list[str]] = defaultdict(list)
+    plain = []
+    for name in sorted(set(names)):
+        if match := NUMBERED.fullmatch(name):
+            alike[match[1], match[3]].append(match[2])
+        else:
+            plain.append(name)
+    for (head, tail), numbers in alike.items():
+        one = len(numbers) == 1
+        plain.append(f"{head}{numbers[0]}{tail}" if one else f"{head}[{RangeSet.fromlist(numbers)}]{tail}")
+    return ",".join(sorted(plain))
 
 
 def _at_most(text: str, most: int) -> int:

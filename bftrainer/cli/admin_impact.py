@@ -57,10 +57,10 @@ def _show(found: dict[str, Any]) -> None:
     if found["worst"]:
         say()
         longest = [
-            (w["job"], _moment(w["time"]), w["nodes"], _seconds(w["wait_s"]), w["why"])
+            (w["job"], _moment(w["time"]), w["nodes"], w["where"], _seconds(w["wait_s"]), w["why"])
             for w in found["worst"]
         ]
-        print_table(("longest waits", "started", "nodes", "waited", "why"), longest)
+        print_table(("longest waits", "started", "nodes", "where", "waited", "why"), longest)
     if len(found["per_day"]) > 1:
         say()
         days = [

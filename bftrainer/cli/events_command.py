@@ -96,7 +96,8 @@ def _what(e: dict[str, Any]) -> str:
     data = e["data"]
     if e["kind"] == "NodesChanged":
         signs = [f"-{n}" for n in data["left"]] + [f"+{n}" for n in data["joined"]]
-        return "nodes " + " ".join(signs[:8]) + (" ..." if len(signs) > 8 else "")
+        jobs = f" for job {', '.join(data['jobs'])}" if data.get("jobs") else ""
+        return "nodes " + " ".join(signs[:8]) + (" ..." if len(signs) > 8 else "") + jobs
     words = [e["kind"]]
     words += [f"trainer {data['trainer']}"] if "trainer" in data else []
     words += [str(data[key]) for key in ("node", "reason", "spec") if data.get(key)]

@@ -78,7 +78,8 @@ class MainStart:
     `wait_s` is how long it waited after nothing but the scheduler and we kept it from starting, `queued_s`
     how long since its submission (None: not known). `given` nodes of ours were given back for it: a poll
     showed it after `seen_s`, and `vacate_s` later their pilots had ended. `fresh`: it never waited for other
-    main jobs. `requeued`: how often it had started before and was put back into the queue.
+    main jobs. `requeued`: how often it had started before and was put back into the queue. `on` are its
+    nodes; of an earlier start that we can have affected, `where` has them in short, n[1-8].
     """
 
     time: float
@@ -94,6 +95,7 @@ class MainStart:
     requeued: int = 0
     fresh: bool = False
     on: frozenset[str] = frozenset()
+    where: str = ""
 
 
 STARTED = frozenset({Affected.CLAIMED, Affected.TAKEN})

@@ -125,7 +125,7 @@ class Nodes:
         state.seen = snapshot.nodes
         gone = self.release.to_give_up(snapshot, claimed)
         spared = self.reserve.observe(snapshot, claimed, gone)
-        effects = state.observe(snapshot, gone, spared.nodes)
+        effects = state.observe(snapshot, gone, spared.nodes, claimed)
         self.release.perform(effects, snapshot.claims)
         self.losses.lost(snapshot)
         self.hold.wake()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from bftrainer.model.events import NodesChanged
@@ -33,6 +34,8 @@ MOST_CLEARING_S = 120.0
 """A node that takes longer is not cleared but has a fault, and is waited for no longer."""
 LISTED_S = 5.0
 """A pilot that is not listed so long after its submission was answered does not exist."""
+MOST_TAKERS = 16
+"""Of so many claims it is told which nodes are given back for them: there may be thousands."""
 GONE = "its pilot is gone"
 ASKED_BACK = "the scheduler asked for it back"
 
@@ -108,14 +111,16 @@ def reconciled(records: Records, snapshot: Snapshot) -> tuple[Records, tuple[Eff
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """On what terms nodes are ours. `given_up` nodes leave and do not join; `barred` has those, of them, on
-    which pilots have failed, with the reason. No node joins while `closed`."""
+    """On what terms nodes are ours. `given_up` nodes leave and do not join; main jobs are to get those of
+    them that are `claimed`, and on those that are `barred` pilots have failed, with the reason. No node joins
+    while `closed`."""
 
     debounce_s: float = 0.0
     min_hole_s: float = 0.0
     rejoin_s: float = 0.0
     closed: bool = False
     given_up: frozenset[str] = frozenset()
+    claimed: frozenset[str] = frozenset()
     barred: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -163,11 +168,27 @@ def polled(records: Records, snapshot: Snapshot, terms: Terms) -> tuple[Records,
         vacated=vacated,
         reason="poll",
         facts=facts,
+        jobs=_takers(gone, snapshot, terms.claimed),
     )
     records = released(records, going, now, claimed=bool(snapshot.claims))
     records, ends = dropped(records, gone - vacated, now)
     changes = (event,) if joined or gone or facts else ()
     return records, (*changes, VacateNodes(going), *ends)
+
+
+def _takers(gone: Collection[str], snapshot: Snapshot, claimed: frozenset[str]) -> dict[str, frozenset[str]]:
+    """Main job -> the nodes that are gone to it. The scheduler decides which claim gets which nodes: as long
+    as it has not, each gets as many as it asks for, in turn."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for node in snapshot.nodes:
+        if node.job and node.name in gone:
+            found[node.job].add(node.name)
+    left = claimed.intersection(gone).difference(*found.values())
+    for claim in snapshot.claims[:MOST_TAKERS] if left else ():
+        own = sorted(claim.nodes & left)[: claim.count]
+        found[claim.job].update(own)
+        left = left.difference(own)
+    return {job: frozenset(own) for job, own in found.items() if own}
 
 
 def lost(

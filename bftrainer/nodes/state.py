@@ -74,9 +74,14 @@ class NodesState:
         return effects
 
     def observe(
-        self, snapshot: Snapshot, given_up: frozenset[str], kept: frozenset[str] = frozenset()
+        self,
+        snapshot: Snapshot,
+        given_up: frozenset[str],
+        kept: frozenset[str] = frozenset(),
+        claimed: frozenset[str] = frozenset(),
     ) -> tuple[Effect, ...]:
         """Take a poll in; nodes of `given_up` and those `kept` for main jobs leave the pool or do not join.
+        Main jobs that are there are to get those of them that are `claimed`.
         Emits the change, and returns what else follows from it."""
         self._kept = kept
         settings = self._settings.current
@@ -90,6 +95,7 @@ class NodesState:
             rejoin_s=settings.rejoin_s,
             closed=self.operation is not Operation.RUNNING,
             given_up=given_up | kept,
+            claimed=claimed,
             barred=self._pilots.quarantine.nodes(),
         )
         self._pilots.records, effects = pool.polled(self.records, snapshot, terms)

@@ -8,16 +8,15 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
 from bftrainer.model.machine import NodeState, Snapshot, Totals
+from bftrainer.nodesets import folded
 from bftrainer.traces.formats.snapshots import MARK, VERSION
 
-NUMBERED = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
-"""A node's name with its last number apart."""
 OF_JOB = re.compile(r"(claimed by job|job)\b.*")
 
 
@@ -79,23 +78,6 @@ def _counts(totals: Totals | None) -> Mapping[str, int] | None:
 def failed(time: float) -> str:
     """The line of a poll that failed. Why it did is not in it: messages may name users."""
     return _line({"time": _iso(time), "failed": True})
-
-
-def folded(names: Iterable[str]) -> str:
-    """A list of nodes with ranges in the last number of their names: n[1-3],rack1n[01-18]."""
-    from ClusterShell.RangeSet import RangeSet  # noqa: PLC0415  slow to import
-
-    alike: dict[tuple[str, str], list[str]] = defaultdict(list)
-    plain = []
-    for name in sorted(set(names)):
-        if match := NUMBERED.fullmatch(name):
-            alike[match[1], match[3]].append(match[2])
-        else:
-            plain.append(name)
-    for (head, tail), numbers in alike.items():
-        one = len(numbers) == 1
-        plain.append(f"{head}{numbers[0]}{tail}" if one else f"{head}[{RangeSet.fromlist(numbers)}]{tail}")
-    return ",".join(sorted(plain))
 
 
 def _reason(why: str) -> str:

@@ -6,7 +6,6 @@ What a query reads is bounded by an index, or by what it returns.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -15,6 +14,7 @@ from bftrainer.model.events import told_to
 from bftrainer.model.main_jobs import Affected, MainStart
 from bftrainer.model.reports import Row, TrainerSummary
 from bftrainer.model.trainer import TrainerStatus
+from bftrainer.nodesets import folded
 from bftrainer.store import tables as t
 from bftrainer.store.damage import status_of
 from bftrainer.store.rows import to_summary
@@ -35,6 +35,8 @@ COUNT = sa.cast(t.ended.c.count, sa.Integer)
 Item = TypeVar("Item")
 MAIN_STARTS = tuple(column.name for column in t.main_starts.c if column.name != "id")
 AFFECTED = frozenset(Affected)
+MOST_WHERE = 1000
+"""So many characters of a list of nodes are kept: those of most jobs are a few ranges."""
 _TABLES = {"events": t.events, "pauses": t.pauses, "reports": t.reports}
 
 
@@ -158,12 +160,20 @@ def chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
 
 def add_main_starts(c: sa.Connection, starts: Sequence[MainStart], most: int) -> None:
     """See `ports.Store.main_started`. Ids follow each other, so that the rows to delete need no counting."""
-    rows = [{name: values[name] for name in MAIN_STARTS} for values in map(asdict, starts)]
+    rows = [
+        {name: getattr(start, name) for name in MAIN_STARTS} | {"where": _where(start)} for start in starts
+    ]
     if not rows:
         return
     c.execute(t.main_starts.insert(), rows)
     last = c.execute(sa.select(sa.func.max(t.main_starts.c.id))).scalar() or 0
     c.execute(t.main_starts.delete().where(t.main_starts.c.id <= last - most))
+
+
+def _where(start: MainStart) -> str:
+    """The nodes of a start that we can have affected, in short; of a long list the beginning."""
+    text = "" if start.affected is Affected.NO else folded(start.on)
+    return text if len(text) <= MOST_WHERE else f"{text[:MOST_WHERE]}..."
 
 
 def main_starts_since(c: sa.Connection, time: float, limit: int) -> list[MainStart]:

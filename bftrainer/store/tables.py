@@ -141,6 +141,7 @@ main_starts = Table(
     Column("seen_s", Float),
     Column("vacate_s", Float),
     Column("requeued", Integer, nullable=False),
+    Column("where", String, nullable=False, server_default=""),  # its nodes, in short; of a long list a part
 )
 
 studies = Table(

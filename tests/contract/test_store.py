@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from bftrainer.errors import StoreError
+from bftrainer.model.main_jobs import Affected
 from bftrainer.ports import Store
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.store import SPEC, START, StoreContract
@@ -125,3 +126,16 @@ def test_starts_of_main_jobs_are_kept_up_to_a_bound(reopen: Callable[[], Store])
     assert store.main_starts(0.0, 100) == starts[5:]
     assert store.main_starts(7.5, 100) == starts[8:]
     assert store.main_starts(0.0, 2) == starts[8:]
+
+
+def test_where_main_jobs_started_that_we_can_have_affected_is_kept_in_short(
+    reopen: Callable[[], Store],
+) -> None:
+    store = reopen()
+    on = frozenset(f"n{i}" for i in range(1, 4609))
+    apart = frozenset(f"n{i}" for i in range(0, 4608, 2))
+    other = replace(START, affected=Affected.NO, on=on)
+    store.main_started([replace(START, on=on), replace(START, on=apart), other], 5)
+    found = reopen().main_starts(0.0, 9)
+    assert [start.where[:12] for start in found] == ["n[1-4608]", "n[0,2,4,6,8,", ""]
+    assert len(found[1].where) <= 1003 and found[1].where.endswith("...")

@@ -87,6 +87,9 @@ def test_the_map_follows_nodes_that_come_and_go(site: Site, page: Browser) -> No
     page.until(lambda: counts(page) == told(site) == (2, 0), "nodes have left")
     (job,) = {n["job"] for n in site.get("pool")["nodes"] if n["node"] in NODES[:2]}
     page.shows(f"job {job}", "not known: the scheduler tells no time limit of it", "r1n1 r1n2")
+    page.view("decisions")
+    page.shows(f"taken back by the main scheduler for main job {job}")
+    page.view("nodes")
     site.change(give=NODES)
     page.until(lambda: counts(page) == told(site) == (4, 2), "nodes have come")
     page.script("document.querySelector('canvas').dispatchEvent(new KeyboardEvent('keydown', {key: 'Home'}))")
@@ -248,6 +251,29 @@ def test_an_axis_has_few_marks_whatever_a_script_reports(
             .join(' ')).join('; '))""",
             "down e not known; job 7 (allocated) a,b T at the latest; job 8 (mixed+drain) c not known: the "
             "scheduler tells no time limit of it; job 9 d T at the latest",
+        ),
+        # which main jobs nodes went to
+        (
+            """decisions.js').then((m) => [{8: ['a', 'b']}, {8: ['a']}, {8: ['a'], 9: ['b']},
+            Object.fromEntries([1, 2, 3, 4, 5, 6].map((job) => [job, ['a']])), undefined].map((jobs) =>
+            m.happened({kind: 'NodesChanged', data: {joined: [], left: ['a', 'b'], reason: 'poll', jobs}})
+            .replace('a, b left, taken back by the main scheduler', '')).join(';'))""",
+            " for main job 8; for main job 8 (a); for main jobs 8 (a), 9 (b); "
+            "for main jobs 1 (a), 2 (a), 3 (a), 4 (a) and 2 more;",
+        ),
+        (
+            """decisions.js').then((m) => [{}, {8: ['a']}].map((jobs) => m.since({kind: 'NodesChanged',
+            data: {left: ['b', 'a'], reason: 'the scheduler asked for it back', jobs}},
+            new Map([['a', {node: 'a', job: '8'}]]))).join('.'))""",
+            "; main job 8 has a now.",
+        ),
+        (
+            """nodes.js').then((m) => [0, 1].map((at) => m.moment([
+            {kind: 'NodesChanged', data: {joined: [], left: ['a'], jobs: {8: ['a']}}},
+            {kind: 'NodesChanged', data: {joined: ['a'], left: [], jobs: {}}},
+            {kind: 'NodesChanged', data: {joined: [], left: ['a'], jobs: {9: ['a']}}}], at, []))
+            .map(({jobs, there}) => [jobs.get('a'), there.has('a')].join(' ')).join(';'))""",
+            "8 false;8 true",
         ),
         # decisions stay in sight however many measurements come after them
         (

@@ -30,7 +30,7 @@ FLUSH_S = 2.0
 PAUSES_AT_ONCE = 500
 """So many pauses, or starts of main jobs, are stored in one transaction."""
 MOST_STARTS = 100_000
-"""Starts of main jobs that the store keeps: 10 MB."""
+"""Starts of main jobs that the store keeps: some 10 MB."""
 MOST_WRITES = 4000
 """Writes that wait while the store does not answer: some MB."""
 ROW_EVERY_S = 5.0

@@ -18,6 +18,14 @@ function barred({ users = {}, nodes = {} }) {
 
 const some = (names) => (names.length > 4 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", "));
 
+const JOBS = 4;
+/** Which main jobs nodes that left went to, in words; where there are several, or nodes left for another reason as well, with their nodes. */
+function takers({ jobs = {}, left }) {
+  const found = Object.entries(jobs), all = found.length === 1 && found[0][1].length === left.length;
+  const names = found.slice(0, JOBS).map(([job, nodes]) => (all ? job : `${job} (${some(nodes)})`)).join(", ");
+  return found.length ? ` for main job${found.length > 1 ? "s" : ""} ${names}${found.length > JOBS ? ` and ${found.length - JOBS} more` : ""}` : "";
+}
+
 /** Events that are known, and later ones of an answer; null if some between may be missing. */
 export function merged(known, later) {
   if (!known.length || !later.length) return known.length ? known : later;
@@ -36,7 +44,7 @@ export function happened({ kind, data }, name = (id) => `trainer ${id}`) {
   if (kind === "NodesChanged") {
     const parts = [];
     if (data.joined.length) parts.push(`${some(data.joined)} joined`);
-    if (data.left.length) parts.push(`${some(data.left)} left${TAKEN.has(data.reason) ? ", taken back by the main scheduler" : ""}`);
+    if (data.left.length) parts.push(`${some(data.left)} left${TAKEN.has(data.reason) ? `, taken back by the main scheduler${takers(data)}` : ""}`);
     return `${parts.join(", ")}${data.reason && !TAKEN.has(data.reason) ? ` (${data.reason})` : ""}`;
   }
   if (kind === "UsersBarred") return barred(data);
@@ -44,6 +52,13 @@ export function happened({ kind, data }, name = (id) => `trainer ${id}`) {
   const more = ["node", "reason", "status"].filter((key) => data[key]).map((key) => data[key]).join(", ");
   const what = data.trainer === undefined ? words : `${name(data.trainer)}: ${words.replace(/^Trainer /, "").toLowerCase()}`;
   return what + (more ? ` (${more})` : "");
+}
+
+/** Which main job has a node now that the main scheduler took, where the decision came before that was known. */
+export function since({ kind, data }, nodes) {
+  if (kind !== "NodesChanged" || Object.keys(data.jobs ?? {}).length || !TAKEN.has(data.reason)) return "";
+  const row = data.left.map((name) => nodes.get(name)).find((one) => one?.job);
+  return row ? `; main job ${row.job} has ${row.node} now` : "";
 }
 
 /** The trainers that get other nodes: [id, how many before, how many now, those that go, those that come]. */

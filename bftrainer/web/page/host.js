@@ -49,8 +49,8 @@ export function host({ place, feed }) {
       ...found.notes.map((note) => h("p", {}, note)),
       h("figure", {}, picture, h("figcaption", {}, "Waits by day: 90 of 100 jobs within (strong: could have been affected; faint: could not).")),
       h("h2", {}, "The longest waits"),
-      table(["time", "job", "nodes", "waited", "because"], found.worst.map((one) =>
-        [clock(one.time), one.job, figure(one.nodes), span(one.wait_s), one.why || one.affected]), [2, 3], "no job waited"));
+      table(["time", "job", "nodes", "which", "waited", "because"], found.worst.map((one) =>
+        [clock(one.time), one.job, figure(one.nodes), one.where || "-", span(one.wait_s), one.why || one.affected]), [2, 4], "no job waited"));
     const day = (which) => found.per_day.map((one) => [one.begin, one[which].p90_s]).filter((point) => point[1] !== null);
     lines(picture, [{ points: day("unaffected"), colour: theme("faint") }, { points: day("affected"), colour: theme("link") }],
       { sayX: (at) => new Date(at * 1000).toLocaleDateString(), sayY: span, dots: true });

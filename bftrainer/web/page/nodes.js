@@ -47,9 +47,9 @@ export function layout(groups, width, room) {
   }
 }
 
-/** Who had which node after the event `at`: plans say who, changes of the pool say which nodes were there. */
+/** Who had which node after the event `at`: plans say who, changes of the pool say which nodes were there, and which main jobs took others. */
 export function moment(events, at, pool) {
-  const there = new Set(pool), holders = new Map();
+  const there = new Set(pool), holders = new Map(), jobs = new Map();
   for (let i = events.length - 1; i > at; i--) {
     const { kind, data } = events[i];
     if (kind !== "NodesChanged") continue;
@@ -62,7 +62,11 @@ export function moment(events, at, pool) {
     for (const [id, nodes] of Object.entries(allocation)) for (const node of nodes) holders.set(node, Number(id));
     break;
   }
-  return { there, holders };
+  for (const { kind, data } of events.slice(0, at + 1)) {
+    if (kind !== "NodesChanged") continue;
+    for (const [job, names] of Object.entries(data.jobs ?? {})) for (const node of names) jobs.set(node, job);
+  }
+  return { there, holders, jobs };
 }
 
 export function nodes({ place, feed, tell }) {
@@ -130,7 +134,7 @@ export function nodes({ place, feed, tell }) {
         own?.user ? ` of ${own.user}` : "");
     } else if (now.role) parts.push("another user's trainer has it");
     else if (now.state === "idle") parts.push("in the pool, no trainer needs it");
-    else parts.push(now.state === "unused" ? "unused, but not ours: " : "the main scheduler's: ", (past ? "" : because(row)) || "busy");
+    else parts.push(now.state === "unused" ? "unused, but not ours: " : "the main scheduler's: ", because(past ? { why: "", job: past.jobs.get(name) } : row) || "busy");
     if (!past && (row.until || row.job)) parts.push(`; until ${row.until ? "" : "when is "}${until({ ...row, ends: row.until ? [row.until] : [] })}`);
     if (!past && row.phase) parts.push(` (${row.phase} since ${clock(row.since)})`);
     return parts;

@@ -38,7 +38,14 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> Printed:
 
 
 def test_the_page_shows_both_kinds_of_jobs_and_the_longest_waits(printed: Printed) -> None:
-    said = printed([QUICK, QUICK, START, replace(START, time=START.time + DAY_S, job="18", wait_s=2.5)])
+    said = printed(
+        [
+            QUICK,
+            QUICK,
+            replace(START, where="n[1-2]"),
+            replace(START, time=START.time + DAY_S, job="18", wait_s=2.5),
+        ]
+    )
     lines = [line.split() for line in said.splitlines()]
     assert ["nodes", "of", "ours", "in", "the", "way", "2", *["0.75", "s"], *["2.50", "s"] * 3] in lines
     assert ["none", "of", "ours", "in", "the", "way", "2", *["0.50", "s"] * 4] in lines
@@ -46,7 +53,7 @@ def test_the_page_shows_both_kinds_of_jobs_and_the_longest_waits(printed: Printe
     assert "Jobs went back to the queue 2 times before they started with nodes of ours in the way" in said
     assert said.index("18 ") < said.index("17 "), "the longest wait comes first"
     assert "then 0.4 s to be cleared and started" in said
-    assert "02 Jan" in said
+    assert "02 Jan" in said and "n[1-2]" in said
     assert "nobody can tell more" in said
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer.model.events import NodesChanged
-from bftrainer.model.machine import Node, NodeInfo, NodeState, Snapshot
+from bftrainer.model.machine import Claim, Node, NodeInfo, NodeState, Snapshot
 from bftrainer.nodes import lifecycle
 from bftrainer.nodes.lifecycle import Records
 from bftrainer.nodes.pool import Terms, polled
@@ -204,3 +204,30 @@ def test_events_tell_the_whole_story_of_the_pool(polls: list[set[str]], debounce
             told = (told - event.left) | event.joined
         idle_for = {n: idle_for[n] + 1 if n in idle else -1 for n in idle_for}
         assert pool.pool == told == {n for n, polls_ in idle_for.items() if polls_ >= debounce_s}
+
+
+def test_nodes_that_leave_are_told_with_the_main_jobs_that_get_them() -> None:
+    """One took its node, two are to get what they ask for, and nobody knows why the last node is gone."""
+    idle = [Node(name=name, state=NodeState.IDLE) for name in "bcdz"]
+    took = Node(name="a", state=NodeState.BUSY, why="allocated", job="7", ends=99.0)
+    claims = (
+        Claim(job="8", nodes=frozenset("bcd"), count=2),
+        Claim(job="9", nodes=frozenset("bcd"), count=1),
+    )
+    poll = Snapshot(time=3.0, nodes=(took, *idle), claims=claims)
+    claimed = frozenset("bcd")
+    _, event = observe(having("abcdxz"), poll, given_up=claimed | {"z"}, claimed=claimed)
+    assert event is not None and event.left == frozenset("abcdxz")
+    assert event.jobs == {"7": frozenset("a"), "8": frozenset("bc"), "9": frozenset("d")}
+
+
+def test_of_thousands_of_claims_the_first_are_told() -> None:
+    names = [f"n{i}" for i in range(40)]
+    poll = Snapshot(
+        time=3.0,
+        nodes=tuple(Node(name=name, state=NodeState.IDLE) for name in names),
+        claims=tuple(Claim(job=str(i), nodes=frozenset(names), count=1) for i in range(40)),
+    )
+    pool = lifecycle.begun(Records(), names, 0.0)
+    _, event = observe(pool, poll, given_up=frozenset(names), claimed=frozenset(names))
+    assert event is not None and [*event.jobs] == [str(i) for i in range(16)]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from bftrainer.model.machine import Node, NodeState, Snapshot, Totals
 from bftrainer.model.main_jobs import MainJob
-from bftrainer.recording.lines import failed, folded, line, machine
+from bftrainer.nodesets import folded
+from bftrainer.recording.lines import failed, line, machine
 from bftrainer.traces.formats.snapshots import _names
 
 NOW = 1763868000.0

@@ -7,6 +7,7 @@ import gzip
 import json
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from bftrainer.replay.calibrate import history
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.memory import Machine, MemoryScheduler
+from bftrainer.testing.store import START
 from tests.support.nodes_world import settings_in
 
 DATA = Path(__file__).parent / "data" / "at_0009.db.gz"
@@ -71,6 +73,19 @@ def test_a_database_from_before_the_first_release_is_refused(path: Path) -> None
     connection.close()
     with pytest.raises(StoreError, match=r"version '0008' is unknown here; .*move the file away"):
         SqlStore(path)
+
+
+def test_starts_of_main_jobs_are_kept_beside_earlier_ones(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "INSERT INTO main_starts (time, job, nodes, cores, wait_s, affected, given, requeued) "
+            "VALUES (1, '16', 1, 0, 0.5, 'taken', 0, 0)"
+        )
+    connection.close()
+    store = SqlStore(path)
+    store.main_started([replace(START, on=frozenset({"n1", "n2"}))], 10)
+    assert [(start.job, start.where) for start in store.main_starts(0.0, 9)] == [("16", ""), ("17", "n[1-2]")]
+    store.close()
 
 
 def test_trainers_are_listed(store: SqlStore) -> None:

@@ -102,7 +102,8 @@ def cause(event: Mapping[str, Any], names: Mapping[int, str]) -> str:
             for key, word in (("joined", "idle"), ("left", "gone"))
             if data[key]
         ]
-        return ", ".join(parts)
+        jobs = f" for job {', '.join(data['jobs'])}" if data.get("jobs") else ""
+        return ", ".join(parts) + jobs
     word = CAUSES.get(event["kind"])
     if word and "trainer" in data:
         return f"{names.get(data['trainer'], data['trainer'])} {word}"

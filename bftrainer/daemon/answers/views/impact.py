@@ -44,11 +44,13 @@ class WaitsView(TypedDict):
 
 
 class WorstView(TypedDict):
-    """One job that waited long with nodes of ours in its way, with what is known of the reason."""
+    """One job that waited long with nodes of ours in its way, with what is known of the reason. `where`: its
+    nodes, in short such as n[1-8]; of a long list the beginning."""
 
     time: float
     job: str
     nodes: int
+    where: str
     wait_s: float
     affected: str
     why: str
@@ -158,6 +160,7 @@ def _worst(start: MainStart) -> WorstView:
         "time": start.time,
         "job": start.job,
         "nodes": start.nodes,
+        "where": start.where,
         "wait_s": start.wait_s,
         "affected": start.affected.value,
         "why": why(start),
