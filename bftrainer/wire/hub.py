@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import logging
 from collections.abc import Callable
@@ -36,6 +37,9 @@ MAX_KNOWN = 10_000
 """So many pilots' rates are kept before those of quiet ones are forgotten."""
 TOGETHER = 16
 """All agents' outboxes together hold so many times as much as one may."""
+SENT_AT_ONCE = 20
+"""So many messages are sent to one agent in one turn of the event loop: thousands of short ones may wait for
+one that has not read for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,10 +314,12 @@ def _take(events: AgentEvents, node: str, theirs: seal.Seal, sealed: bytes) -> N
 
 async def _send_all(ws: web.WebSocketResponse, outbox: Outbox) -> None:
     with contextlib.suppress(ConnectionError):
-        while True:
+        for sent in itertools.count(1):
             text = await outbox.get()
             await ws.send_str(text)
             outbox.sent(text)
+            if sent % SENT_AT_ONCE == 0:  # neither of the two waits while the agent takes what it is sent
+                await asyncio.sleep(0)
 
 
 def _connects() -> Bucket:

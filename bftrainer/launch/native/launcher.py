@@ -21,6 +21,7 @@ from bftrainer.model.events import Resync
 from bftrainer.wire.messages import from_agent as said
 from bftrainer.wire.messages.from_agent import Running
 from bftrainer.wire.phases import Phase
+from bftrainer.wire.rates import Bucket
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,11 @@ MAX_ENTRIES = 100
 MAX_ENTRIES_BYTES = 100_000
 """So many entries, and so many bytes of them, a member sets in the rendezvous of one generation; it needs a
 few, of 8 bytes per member."""
+MOST_WORKERS = 16
+"""So many workers of a member count for that: how many devices a node has is what its agent says."""
+BUSY_PER_S, BUSY_BURST = 0.5, 64
+"""So often the others are told that a member is busy. A script tells it every 5 s at most, all workers of a
+node at once; each time costs a message to every other member."""
 
 
 @dataclass(slots=True)
@@ -52,6 +58,7 @@ class NativeTrainer(LaunchedTrainer):
     breaks: int = 0  # how often the group broke
     broke_at: float = 0.0
     entries: dict[str, tuple[int, int]] = field(default_factory=dict)  # node -> its entries, and their bytes
+    busy: dict[str, Bucket] = field(default_factory=dict)  # node -> how often it may still say that it is
 
     def writes(self, node: str) -> bool:
         """Whether the worker of a node that leaves may still be there. One that is started in its place is
@@ -174,6 +181,10 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
         """The others are to wait for a member. No speed is measured meanwhile, and it counts as no hang."""
         launched.window_from = None
         self._deadlines.busy(launched, busy.seconds)
+        if node not in launched.busy:
+            launched.busy[node] = Bucket(BUSY_PER_S, BUSY_BURST, self._deadlines.limits.now)
+        if launched.busy[node].take_if_enough():
+            return
         for peer in launched.members:
             if peer != node:
                 self._link.send(peer, messages.busy(launched.id, node, busy.seconds))
@@ -191,9 +202,9 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
         count, size = launched.entries.get(node, (0, 0))
         count, size = count + 1, size + len(entry.key) + len(entry.value)
         launched.entries[node] = (count, size)
-        if count == MAX_ENTRIES * launched.workers[node].workers + 1:
+        own = min(launched.workers[node].workers, MOST_WORKERS)
+        if count == MAX_ENTRIES * own + 1:
             log.warning("trainer %d: %s sets too many entries in its rendezvous", launched.id, node)
-        own = launched.workers[node].workers
         return count <= MAX_ENTRIES * own and size <= MAX_ENTRIES_BYTES * own
 
     def _broken(self, launched: NativeTrainer, broken: said.Broken) -> None:

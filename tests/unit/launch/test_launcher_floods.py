@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from bftrainer.launch.deadlines import TimeLimits
 from bftrainer.launch.job import WorkerLimits
-from bftrainer.launch.native.launcher import MAX_ENTRIES, MAX_ENTRIES_BYTES, RESYNC_MOST_S
+from bftrainer.launch.native.launcher import (
+    BUSY_BURST,
+    BUSY_PER_S,
+    MAX_ENTRIES,
+    MAX_ENTRIES_BYTES,
+    MOST_WORKERS,
+    RESYNC_MOST_S,
+)
 from bftrainer.launch.reports import Reports
 from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.events import Measured, Resync
@@ -14,7 +22,7 @@ from tests.support.native_stage import NativeStage
 
 @pytest.fixture
 def world() -> NativeStage:
-    found = NativeStage()
+    found = NativeStage(TimeLimits(now=lambda: found.now))
     found.start(1, "n", "m")
     for node in ("n", "m"):
         found.said(node, "ready")
@@ -49,6 +57,26 @@ def test_a_member_sets_a_bounded_number_of_entries_in_a_rendezvous(world: Native
     assert relayed(4 * MAX_ENTRIES, "v") == MAX_ENTRIES
     publish(world, 3)
     assert relayed(10, "v" * (MAX_ENTRIES_BYTES // 4 - 1)) == 4, "each generation has its own"
+
+
+def test_an_agent_that_claims_many_workers_has_few_more_entries_for_it(world: NativeStage) -> None:
+    world.launcher.known[1].workers["n"].workers = 1024
+    for _ in range(2 * MOST_WORKERS * MAX_ENTRIES):
+        world.said("n", "kv", generation=2, key="k", value="v")
+    assert sum(node == "m" for node, _ in world.sent) == MOST_WORKERS * MAX_ENTRIES
+
+
+def test_a_member_tells_the_others_so_often_that_it_is_busy_and_no_more(world: NativeStage) -> None:
+    def told(node: str, count: int) -> int:
+        world.sent.clear()
+        for turn in range(count):
+            world.said(node, "busy", generation=2, seconds=300.0 * (turn % 2))
+        return sum(message["type"] == "busy" for _, message in world.sent)
+
+    assert [told("n", 4 * BUSY_BURST), told("n", 10)] == [BUSY_BURST, 0]
+    assert told("m", 10) == 10, "each has its own"
+    world.now += 4 / BUSY_PER_S
+    assert told("n", 10) == 4
 
 
 def test_a_group_that_breaks_again_and_again_is_published_ever_later(world: NativeStage) -> None:

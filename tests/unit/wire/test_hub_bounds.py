@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -16,6 +17,7 @@ from bftrainer.wire import introduction, seal
 from bftrainer.wire.headers import PROTOCOL_HEADER, TAG_HEADER
 from bftrainer.wire.hub import BURST_S, CONNECTS_PER_S, HubLimits
 from bftrainer.wire.introduction import Newcomers
+from bftrainer.wire.outbox import Outbox, Size
 from bftrainer.wire.rates import SLICE_S, Bucket, Turns
 from tests.support.agents_desk import Desk, at
 
@@ -167,6 +169,30 @@ def test_an_agent_that_does_not_read_is_cut_off_and_comes_again() -> None:
     at(desk, story)
     assert desk.bounds == ["max_unsent_kb"], "told once"
     assert desk.hub._waiting.bytes == 0
+
+
+def test_what_waits_for_one_agent_is_sent_a_few_messages_at_a_time() -> None:
+    """Also where it takes them all at once: asyncio alone would send thousands in one turn of its loop."""
+    sent: list[str] = []
+
+    async def send_str(text: str) -> None:
+        sent.append(text)
+
+    async def story() -> None:
+        outbox = Outbox(10**6, Size())
+        for number in range(1000):
+            outbox.put(str(number))
+        sending = asyncio.create_task(hub_module._send_all(SimpleNamespace(send_str=send_str), outbox))  # type: ignore[arg-type]
+        counts = []
+        while len(sent) < 1000:
+            before = len(sent)
+            await asyncio.sleep(0)
+            counts.append(len(sent) - before)
+        sending.cancel()
+        assert max(counts) == hub_module.SENT_AT_ONCE
+
+    asyncio.run(story())
+    assert sent == [str(number) for number in range(1000)]
 
 
 def test_all_outboxes_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
