@@ -31,6 +31,8 @@ LIFE_S = 600.0
 SLOW = "you read too slowly: ask again for the whole state"
 OVER = "ask again for the whole state, as every reader does now and then"
 
+SHARED = "all streams are open, and another user has fewer than you: ask again"
+
 
 class HasState(Enum):
     """What of the state a reader has been given."""

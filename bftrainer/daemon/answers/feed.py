@@ -18,7 +18,7 @@ from functools import partial
 
 from bftrainer.api.callers import Caller
 from bftrainer.api.listing import dumps
-from bftrainer.api.stream import OVER, FeedReader, HasState
+from bftrainer.api.stream import OVER, SHARED, FeedReader, HasState
 from bftrainer.api.transport.admission import BusyError
 from bftrainer.daemon.answers.trainers import Trainers, TrainersNow
 from bftrainer.daemon.answers.views.changes import FeedLine, private
@@ -57,7 +57,8 @@ CORE_SHARE = 0.008
 """To make the picture takes so much of a core at most, however large the machine is. To send it, and
 the garbage of both, come on top: together it is to be less than 0.02."""
 READERS, READERS_OF_USER = 128, 16
-"""So many streams at once: each has a connection, and up to 1 MB waits for it."""
+"""So many streams at once: each has a connection, and up to 1 MB waits for it. Once there are as many, the
+user with the most gives way to one with fewer."""
 KEPT_S = 300.0
 """The picture is kept for so long (s) after the last reader has gone: a page that is loaded anew has it."""
 SWEPT = 200
@@ -117,9 +118,13 @@ class LiveFeed:
             raise BusyError(
                 MOST_OF_A_USER.say(count=of_user_, what="streams of yours are open", setting=""), 429
             )
-        if len(self._readers) >= READERS:
+        open_ = Counter(reader.caller.user for reader in self._readers if not reader.ended)
+        if open_.total() >= READERS:
             self.telemetry.bounded("max_streams", caller.user)
-            raise BusyError(MOST_OF_ALL.say(count=READERS, what="streams are open", setting=""), 503)
+            user, most = open_.most_common(1)[0]
+            if most <= of_user_ + 1:
+                raise BusyError(MOST_OF_ALL.say(count=READERS, what="streams are open", setting=""), 503)
+            next(r for r in self._readers if r.caller.user == user and not r.ended).end(SHARED)
         reader = FeedReader(caller, parts)
         self._readers[reader] = None
         self._joined.set()
