@@ -361,7 +361,7 @@ class Store(Protocol):
 
     def trim(self, max_bytes: int, limit: int) -> tuple[str, int] | None:
         """If the store holds more than `max_bytes`, delete about `limit` of the oldest rows of the kind that
-        takes the most: "events" with plans and actions, "reports", "pauses", "main_starts", or "trainers"
+        takes the most: "events" with plans and actions, "main_starts", or "reports", "pauses", "trainers"
         or "studies" that have ended, of the user who has the most of these; of studies one, with its trials.
 
         Returns the kind, and how many were deleted; None: nothing was.

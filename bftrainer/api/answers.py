@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from aiohttp import web
 
@@ -37,6 +38,13 @@ class Answer:
     content_type: str = "application/json; charset=utf-8"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _UnderWay:
+    user: str
+    size: int
+    cut: Callable[[], None]
+
+
 class Answers:
     """The answers that are under way: `most` bytes together. Each has `seconds` to be taken by its client.
 
@@ -48,6 +56,7 @@ class Answers:
     ) -> None:
         self._most, self._seconds, self._bounded = most, seconds, bounded
         self._bytes: Counter[str] = Counter()
+        self._under_way: dict[_UnderWay, None] = {}
 
     async def send(self, request: web.Request, user: str, answer: Answer) -> web.StreamResponse:
         """Send an answer to a user. The connection of a client that does not take it in time is cut.
@@ -58,7 +67,7 @@ class Answers:
         headers = {**answer.headers, "Content-Type": answer.content_type}
         if len(answer.body) <= PIECE or request.method == "HEAD":  # of which aiohttp sends no body
             return web.Response(body=answer.body, headers=headers)
-        with self.counted(user, len(answer.body)):
+        with self.counted(user, len(answer.body), request):
             response = web.StreamResponse(headers=headers)
             response.content_length = len(answer.body)
             try:
@@ -69,13 +78,13 @@ class Answers:
                     await response.write_eof()
             except TimeoutError:
                 self._bounded("answer_timeout_s", user)
-                if request.transport is not None:
-                    request.transport.abort()
+                cut(request)
             return response
 
     @contextmanager
-    def counted(self, user: str, size: int) -> Iterator[None]:
-        """Count an answer of so many bytes while it is under way.
+    def counted(self, user: str, size: int, request: web.Request) -> Iterator[None]:
+        """Count an answer of so many bytes while it is under way. If it is too much for all, the user to whom
+        the most is under way gives way: that one's first answer is cut off.
 
         Raises:
             BusyError: too much is under way already, to this user or to all.
@@ -84,15 +93,34 @@ class Answers:
         if self._bytes[user] and self._bytes[user] + size > self._most // SHARE:
             self._bounded("max_answers_waiting_mb", user)
             raise BusyError("read the large answers that you have asked for first", 429)
-        if self._bytes and self._bytes.total() + size > self._most:
+        while self._bytes and self._bytes.total() + size > self._most:
             self._bounded("max_answers_waiting_mb", user)
-            raise BusyError("large answers are under way to others; try again in a minute", 503)
+            other, most = self._bytes.most_common(1)[0]
+            if most <= self._bytes[user] + size:
+                raise BusyError("large answers are under way to others; try again in a minute", 503)
+            first = next(one for one in self._under_way if one.user == other)
+            self._over(first)
+            first.cut()
+        own = _UnderWay(user, size, partial(cut, request))
+        self._under_way[own] = None
         self._bytes[user] += size
         try:
             yield
         finally:
-            self._bytes[user] -= size
+            self._over(own)
+
+    def _over(self, one: _UnderWay) -> None:
+        """Count an answer no more."""
+        if one in self._under_way:
+            del self._under_way[one]
+            self._bytes[one.user] -= one.size
             self._bytes = +self._bytes
+
+
+def cut(request: web.Request) -> None:
+    """End a request's connection at once."""
+    if request.transport is not None:
+        request.transport.abort()
 
 
 def pieces(body: bytes) -> Iterator[memoryview]:

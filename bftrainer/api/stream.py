@@ -15,7 +15,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from bftrainer.api.answers import PIECE, TAKEN_S, Answers, pieces
+from bftrainer.api.answers import PIECE, TAKEN_S, Answers, cut, pieces
 from bftrainer.api.callers import Caller
 from bftrainer.api.fields import odd_request
 from bftrainer.api.transport.admission import BusyError
@@ -162,7 +162,8 @@ async def send_feed(request: web.Request, caller: Caller, feed: Feed, answers: A
         until = asyncio.get_running_loop().time() + LIFE_S
         state = True
         while (found := await reader.next()) is not None:
-            with answers.counted(caller.user, len(found)) if state and len(found) > PIECE else nullcontext():
+            large = state and len(found) > PIECE
+            with answers.counted(caller.user, len(found), request) if large else nullcontext():
                 await _sent(request, response, found)
             state = reader.inside
             if asyncio.get_running_loop().time() > until:
@@ -174,7 +175,7 @@ async def send_feed(request: web.Request, caller: Caller, feed: Feed, answers: A
         if isinstance(error, BusyError) and not response.prepared:
             raise
         feed.slow(reader)
-        _cut(request)
+        cut(request)
     finally:
         feed.leave(reader)
     return response
@@ -183,14 +184,9 @@ async def send_feed(request: web.Request, caller: Caller, feed: Feed, answers: A
 async def _ended(request: web.Request, response: web.StreamResponse, reader: FeedReader) -> None:
     """Have a client begin again; one that has a part of the state alone finds that out by itself."""
     if reader.inside:
-        _cut(request)
+        cut(request)
     else:
         await _sent(request, response, event("again", b'{"reason": "%s"}' % reader.ended.encode()))
-
-
-def _cut(request: web.Request) -> None:
-    if request.transport is not None:
-        request.transport.abort()
 
 
 async def _sent(request: web.Request, response: web.StreamResponse, data: bytes) -> None:

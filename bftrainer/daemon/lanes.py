@@ -1,7 +1,7 @@
 """Threads for what may take long, so that the event loop does not wait: the store's answers, and large ones.
 
 Each lane is one thread, in which users take turns. So many requests may wait for it, a quarter of them of one
-user; the next is refused.
+user; the next is refused, unless it is its user's only one.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Lane:
             self._telemetry.bounded("max_reads_waiting", user)
             what = f"of your requests wait for {self._work}"
             raise BusyError(MOST_OF_A_USER.say(count=own, what=what, setting=""), 429)
-        if self._waiting.total() >= READS_WAITING:
+        if self._waiting[user] and self._waiting.total() >= READS_WAITING:
             self._telemetry.bounded("max_reads_waiting", user)
             what = f"requests wait for {self._work}"
             self._telemetry.happened("reads", f"{READS_WAITING} {what}: more are refused")

@@ -22,7 +22,7 @@ _CONTROL_IN_LINES = re.compile(_CONTROL.pattern.replace("\x00-\x1f", "\x00-\x08\
 _SPAN = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*(s|m|min|h|d)?")
 _SPAN_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = tuple("=+-@\t\r＝＋－＠")  # noqa: RUF001  the wide ones, too: some spreadsheets take them as these
 
 
 def plain(text: str, *, lines: bool = False) -> str:

@@ -201,8 +201,8 @@ class LimitSettings(Section):
             "to 0.5 GB more while somebody reads the database for long.",
             unit="MB",
             live=True,
-            at_bound="the daemon deletes the oldest rows of what takes the most, before their time: reports, "
-            "pauses, events, or trainers or studies that have ended, of the user who has the most",
+            at_bound="the daemon deletes the oldest rows of what takes the most, before their time: events, "
+            "or reports, pauses, ended trainers or ended studies of the user who has the most",
             told="`bftrainer status` tells admins how many of what, and so does the log",
         ),
     ] = 4000

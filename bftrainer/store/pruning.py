@@ -128,23 +128,49 @@ def _trim_rows(table: sa.Table) -> Callable[[sa.Connection, int], int]:
     return trim_rows
 
 
-# which user has the most
+# who has the most
 
 
 def _size_of(table: sa.FromClause) -> sa.ColumnElement[int]:
     return sum((sa.func.coalesce(sa.func.length(own), 0) for own in table.c), sa.literal(OVERHEAD))
 
 
-def _by_user(c: sa.Connection, table: sa.Table, rows: sa.Select[Any]) -> Counter[str]:
-    """About how many bytes each user has in a table, by some of its rows: `rows` has users and sizes."""
+def _drawn(c: sa.Connection, table: sa.Table, rows: sa.Select[Any]) -> Counter[Any]:
+    """About how many bytes each owner has in a table, by some of its rows: `rows` has owners and sizes.
+    Some of the keys that are drawn may be those of rows that were deleted: they count for nothing."""
     key: sa.ColumnElement[int] = sa.literal_column(f"{table.name}.rowid")
     first, last = c.execute(sa.select(sa.func.min(key), sa.func.max(key)).select_from(table)).one()
-    found: Counter[str] = Counter()
+    found: Counter[Any] = Counter()
     if first is not None:
-        drawn = [random.randint(first, last) for _ in range(DRAWN)]  # noqa: S311  not for secrets
-        for user, size in c.execute(rows.where(key.in_(drawn))):
-            found[user] += size * (last - first + 1)
+        every = range(first, last + 1)
+        drawn = random.sample(every, min(DRAWN, len(every)))  # not for secrets
+        for owner, size in c.execute(rows.where(key.in_(drawn))):
+            found[owner] += size * len(every) / len(drawn)
     return found
+
+
+def _by_trainer(c: sa.Connection, table: sa.Table) -> Counter[int]:
+    return _drawn(c, table, sa.select(table.c.trainer, _size_of(table)))
+
+
+def _trim_of_trainers(table: sa.Table) -> Callable[[sa.Connection, int], int]:
+    """Delete the oldest rows of the trainer with the most, of the user with the most: an index has them."""
+
+    def trim_rows(c: sa.Connection, limit: int) -> int:
+        found, own = _by_trainer(c, table), t.trainers.c
+        rows = c.execute(sa.select(own.id, own.user).where(own.id.in_(found)))
+        users = {row.id: row.user for row in rows}
+        of_user: Counter[str | None] = Counter()  # None: those of trainers that are gone
+        for trainer, size in found.items():
+            of_user[users.get(trainer)] += size
+        if not found:  # few rows are left between those that were deleted
+            return _trim_rows(table)(c, limit)
+        user = max(of_user, key=of_user.__getitem__)
+        heaviest = max((one for one in found if users.get(one) == user), key=found.__getitem__)
+        ids = sa.select(table.c.id).where(table.c.trainer == heaviest).order_by(table.c.id).limit(limit)
+        return c.execute(table.delete().where(table.c.id.in_(ids.scalar_subquery()))).rowcount
+
+    return trim_rows
 
 
 def _of_heaviest(user: sa.Column[str], found: Counter[str]) -> sa.ColumnElement[bool]:
@@ -156,7 +182,7 @@ def _trim_trainers(c: sa.Connection, limit: int) -> int:
     """Delete the trainers that ended first, of the user who has the most, and count them no more."""
     own = t.trainers.c
     sizes = sa.select(own.user, _size_of(t.trainers)).where(own.ended_at.is_not(None))
-    heaviest = _of_heaviest(own.user, _by_user(c, t.trainers, sizes))
+    heaviest = _of_heaviest(own.user, _drawn(c, t.trainers, sizes))
     ended = sa.select(own.id).where(own.ended_at.is_not(None), heaviest)
     oldest = ended.order_by(own.ended_at, own.id).limit(limit)
     gone = c.execute(
@@ -187,8 +213,8 @@ def _trim_studies(c: sa.Connection, limit: int) -> int:
     own = t.studies.c
     over, of_study = own.ended_at.is_not(None), t.trials.c.study == own.id
     trials = sa.select(own.user, _size_of(t.trials)).join_from(t.trials, t.studies, of_study).where(over)
-    found = _by_user(c, t.studies, sa.select(own.user, _size_of(t.studies)).where(over))
-    found += _by_user(c, t.trials, trials)
+    found = _drawn(c, t.studies, sa.select(own.user, _size_of(t.studies)).where(over))
+    found += _drawn(c, t.trials, trials)
     oldest = sa.select(own.id).where(over, _of_heaviest(own.user, found)).order_by(own.ended_at, own.id)
     id_ = c.execute(oldest.limit(1)).scalar()
     if id_ is None:
@@ -198,8 +224,8 @@ def _trim_studies(c: sa.Connection, limit: int) -> int:
 
 
 KINDS: dict[str, tuple[Callable[[sa.Connection], float], Callable[[sa.Connection, int], int]]] = {
-    "reports": (lambda c: _bytes(c, t.reports), _trim_rows(t.reports)),
-    "pauses": (lambda c: _bytes(c, t.pauses), _trim_rows(t.pauses)),
+    "reports": (lambda c: _by_trainer(c, t.reports).total(), _trim_of_trainers(t.reports)),
+    "pauses": (lambda c: _by_trainer(c, t.pauses).total(), _trim_of_trainers(t.pauses)),
     "main_starts": (lambda c: _bytes(c, t.main_starts), _trim_rows(t.main_starts)),
     "events": (_events_bytes, _trim_events),
     "trainers": (_trainers_bytes, _trim_trainers),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import aiohttp
 import pytest
@@ -104,12 +105,23 @@ def test_clients_that_do_not_read_hold_a_bounded_amount() -> None:
             for user in ("bob", "bob", "eve", "eve", "joe", "joe"):
                 writers.append(await stalled(server, user))
             await until_true(lambda: served.answers._bytes.total() == 64 * MB)
-            assert await status("/large", "sue") == 503
+            assert await status("/large", "sue") == 200, "who has the most gives way"
+            await until_true(lambda: served.answers._bytes.total() == 56 * MB)
+            assert served.hit[-1] == ("max_answers_waiting_mb", "sue")
+            for count, user in enumerate(("sue", "kim", "lou", "max"), start=5):
+                writers.append(await stalled(server, user))
+                await until_true(partial(_users, served, count))
+            assert set(served.answers._bytes.values()) == {8 * MB}
+            assert await status("/large", "may") == 503, "all have as much"
             for writer in writers:
                 writer.close()
             await until_true(lambda: not served.answers._bytes)
 
     asyncio.run(story())
+
+
+def _users(served: Served, count: int) -> bool:
+    return len(served.answers._bytes) == count
 
 
 @pytest.mark.parametrize("others", [0, 1])

@@ -77,11 +77,13 @@ def test_so_many_wait_and_no_user_takes_all_places() -> None:
         assert held.bounds() == ["max_reads_waiting"] and held.problems() == []
         asked += [asyncio.create_task(held.lane.run("joe", held.work("joe"))) for _ in range(2)]
         await asyncio.sleep(0)
+        asked.append(asyncio.create_task(held.lane.run("sue", held.work("sue"))))
+        await asyncio.sleep(0)
         with pytest.raises(BusyError, match="8 requests wait"):
             await held.lane.run("sue", held.work("more"))
         assert held.problems() == ["8 requests wait for reading: more are refused"]
         held.go.set()
-        assert await asyncio.gather(*asked) == [*users, "joe", "joe"]
+        assert await asyncio.gather(*asked) == [*users, "joe", "joe", "sue"], "everybody has a place"
         assert await held.lane.run("ann", held.work("again")) == "again"
 
     assert "more" not in run(story).ran

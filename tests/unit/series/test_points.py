@@ -36,6 +36,6 @@ def test_names_with_commas_and_quotes_stay_one_cell() -> None:
 
 
 def test_no_name_of_a_figure_begins_a_formula() -> None:
-    figures = {f"{sign}cmd|' /C calc'!A0": 1.0 for sign in "=+-@\t"}
+    figures = {f"{sign}cmd|' /C calc'!A0": 1.0 for sign in "=+-@\t\uff1d"}
     (head, _) = csv.reader(io.StringIO(as_csv(points_of([row(1, **figures)]))))
-    assert [name[0] for name in head[len(FIXED) :]] == ["'"] * 5
+    assert [name[0] for name in head[len(FIXED) :]] == ["'"] * 6

@@ -104,6 +104,21 @@ def test_a_flood_costs_its_own_kind_only(store: SqlStore, kind: str) -> None:
     assert [t.id for t in store.unfinished()] == [own]
 
 
+@pytest.mark.parametrize("kind", ["reports", "pauses"])
+def test_what_one_users_trainers_tell_pushes_out_nothing_of_others(store: SqlStore, kind: str) -> None:
+    mallorys, alices = (store.submit(replace(SPEC, user=user), 0.0) for user in ("mallory", "alice"))
+    assert mallorys == PROGRESS.trainer == PAUSE.trainer
+    for number in range(20):
+        store.progress([replace(PROGRESS, trainer=alices, time=float(number))])
+        store.pause(replace(PAUSE, trainer=alices, time=float(number)))
+    flood(store, kind, 400)
+    while (trimmed := store.trim(MB // 2, 20)) is not None:
+        assert trimmed[0] == kind and 1 <= trimmed[1] <= 20, "a few at a time"
+    assert len(store.rows(kind, None, alices)) == 20
+    left = [row["time"] for row in store.rows(kind, None, mallorys)]
+    assert left == sorted(left) and left[-1] == 399.0 and left[0] > 0.0, "the oldest have gone"
+
+
 @pytest.mark.parametrize("kind", ["trainers", "studies"])
 def test_who_has_the_most_gives_way_first(store: SqlStore, kind: str) -> None:
     """However old what others have is: it may be all that is left of their work."""
