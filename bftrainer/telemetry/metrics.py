@@ -41,18 +41,18 @@ class Metrics:
         self.events = counter("events", "Events that were taken.", "kind")
         self.decisions = counter("decisions", "Plans, by how sure they are.", "status")
         self.fallbacks = counter(
-            "fallbacks", "Plans that another allocator made, as the solver of the chosen one failed."
+            "fallbacks", "Plans of another allocator, because the solver of the chosen one failed."
         )
         self.solve = seconds("solve", "Time to make a plan.", QUICK)
         self.actions = counter("actions", "What trainers were told to do.", "kind")
         self.ended = counter("trainers_ended", "Trainers that ended.", "status")
         self.rescales = counter("rescales", "Changes of nodes after which trainers went on.", "kind")
         self.pauses = seconds("pause", "How long a member stood still in a rescale.", SLOW, "kind")
-        self.lost_steps = counter("lost_steps", "Steps that were done and had to be done again.")
+        self.lost_steps = counter("lost_steps", "Steps that trainers had to repeat.")
         self.polls = counter("polls", "Looks at the scheduler.", "result")
         self.poll = seconds("poll", "Time of a look at the scheduler.", SLOW)
         self.pilots = counter("pilot_events", "What became of pilots.", "event")
-        self.claims = counter("claims", "Main jobs that nodes were given up for.")
+        self.claims = counter("claims", "Main jobs for which nodes of ours were given back.")
         self.vacate = seconds("vacate", "From seeing a claim to its pilots' cancellation.", SLOW)
         self.main_wait = seconds(
             "main_job_wait",
@@ -61,12 +61,14 @@ class Metrics:
             SLOW,
             "affected",
         )
-        self.in_vain = counter("in_vain", "Main jobs that nodes were given up for and that did not start.")
+        self.in_vain = counter(
+            "in_vain", "Main jobs for which nodes of ours were given back, but which did not start."
+        )
         self.store_failures = counter("store_failures", "Writes to the store that failed.")
         self.bound_hits = counter(
             "bound_hits", "How often users, clients or agents have hit a bound.", "bound"
         )
-        self.errors = counter("errors", "What went wrong, by where.", "kind")
+        self.errors = counter("errors", "Errors, by the part in which they happened.", "kind")
         Info("bftrainer_build", "What runs.", registry=registry).info(
             {"version": version, "python": platform.python_version()}
         )
@@ -120,7 +122,7 @@ class _Snapshot(Collector):
             status["headroom"]["extra"],
         )
         yield GaugeMetricFamily(
-            "bftrainer_degraded", "1 where something is not as it should be.", status["state"] == "degraded"
+            "bftrainer_degraded", "1 while something does not work.", status["state"] == "degraded"
         )
         yield GaugeMetricFamily("bftrainer_up_seconds", "For how long the daemon has run.", status["up_s"])
         known = GaugeMetricFamily("bftrainer_trainers", "Trainers that the store knows.", labels=["status"])
