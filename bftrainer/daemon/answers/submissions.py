@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from bftrainer.errors import BftrainerError
 from bftrainer.messages.commands.daemon import (
     ABOVE_CLAIM,
     DAEMONS_OWN_FILE,
+    LAUNCHER_LACKS,
     MOST_OF_A_USER,
     MOST_OF_ALL,
     PRIORITY,
@@ -43,6 +45,8 @@ from bftrainer.telemetry.telemetry import Telemetry
 from bftrainer.wire.rates import Bucket
 
 Read = TypeVar("Read")
+NEEDS = {"torchrun": "torch", "horovod": "horovod"}
+"""Launcher -> the package that the daemon's own Python needs for it."""
 MAX_PATH = 4096
 """Characters of a path, as in Linux."""
 SPECS_WAITING = 64
@@ -103,6 +107,7 @@ class Submissions:
         wanted = await self._read(caller, text, name, base, parse)
         settings = self._settings.current
         self._check_claims(caller, wanted, settings)
+        _check_launcher(wanted.launcher)
         return replace(counted(wanted, settings.engine), user=caller.user)
 
     async def read_study(self, caller: Caller, text: str, name: str, base: str) -> StudySpec:
@@ -110,6 +115,7 @@ class Submissions:
         wanted = await self._read(caller, text, name, base, partial(parse_study, most=self._most()))
         settings = self._settings.current
         self._check_claims(caller, wanted.trainer, settings)
+        _check_launcher(wanted.trainer.launcher)
         _check_storage(wanted.storage, settings.state_dir)
         return replace(wanted, trainer=replace(counted(wanted.trainer, settings.engine), user=caller.user))
 
@@ -237,6 +243,12 @@ class Submissions:
 def _check_claim(what: str, value: float, most: float) -> None:
     if value > most:
         raise BftrainerError(ABOVE_CLAIM.say(what=what, value=value, most=most))
+
+
+def _check_launcher(launcher: str) -> None:
+    package = NEEDS.get(launcher)
+    if package is not None and find_spec(package) is None:
+        raise BftrainerError(LAUNCHER_LACKS.say(launcher=launcher, package=package))
 
 
 def _check_path(key: str, path: str) -> None:

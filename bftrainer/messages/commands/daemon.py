@@ -124,3 +124,10 @@ NOT_STORED = Diagnostic(
     "What the daemon cannot store would be lost at its next start. The disk with its `state_dir` is slow, or "
     "full.",
 )
+LAUNCHER_LACKS = Diagnostic(
+    249,
+    "launcher: {launcher}: the daemon's Python has no {package}",
+    "Ask its admin to install it beside the daemon, or take launcher: native",
+    "The daemon itself hosts the store at which torchrun's processes meet, and Horovod's driver. Both need the "
+    "package on the daemon's machine, not only on the nodes.",
+)

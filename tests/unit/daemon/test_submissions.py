@@ -74,6 +74,15 @@ def test_a_spec_becomes_its_callers(desk: Callable[..., Desk]) -> None:
     assert asyncio.run(desk().submit(ANN)) == "ann"
 
 
+def test_a_launcher_that_the_daemon_cannot_serve_is_refused(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submissions, "find_spec", lambda package: None)
+    said = asyncio.run(desk().submit(ANN, f"{SPEC}launcher: torchrun\n"))
+    assert "launcher: torchrun: the daemon's Python has no torch. Ask its admin" in said
+    assert asyncio.run(desk().submit(ANN)) == "ann", "native needs nothing there"
+
+
 def test_an_hour_of_submitting_is_bounded_by_the_minute(desk: Callable[..., Desk]) -> None:
     async def story() -> None:
         own = desk(max_submits_per_minute=3)
