@@ -128,6 +128,6 @@ LAUNCHER_LACKS = Diagnostic(
     249,
     "launcher: {launcher}: the daemon's Python has no {package}",
     "Ask its admin to install it beside the daemon, or take launcher: native",
-    "The daemon itself hosts the store at which torchrun's processes meet, and Horovod's driver. Both need the "
-    "package on the daemon's machine, not only on the nodes.",
+    "The daemon itself hosts the store at which torchrun's processes meet, and Horovod's driver. Both need "
+    "the package on the daemon's machine, not only on the nodes.",
 )
