@@ -6,7 +6,7 @@ import grp
 import os
 import pwd
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from aiohttp import web
 
 from bftrainer.api.lookups import Lookups
 from bftrainer.api.munge import SCHEME, Munge, MungeError, digest
-from bftrainer.api.transport.accept import peer_uid
+from bftrainer.api.transport.accept import SUBORDINATE, peer_uid
 from bftrainer.api.transport.connection import connection_of
 from bftrainer.errors import BftrainerError
 from bftrainer.messages.commands.reaching import NOT_FOR_HIM, UNKNOWN_CALLER
@@ -80,7 +80,8 @@ class Callers:
         lookup_s: float = 5.0,
     ) -> None:
         self._site, self._admins, self._munge = site, admins, munge
-        self._users = Lookups(self._look_up, what="the directory of users (NSS)", timeout_s=lookup_s)
+        what = "the directory of users (NSS)"
+        self._users = Lookups(self._look_up, what=what, timeout_s=lookup_s, group=self._group)
         self._named: set[int] = set()
 
     async def of(self, request: web.Request) -> Caller:
@@ -109,6 +110,12 @@ class Callers:
     def named(self, uid: int) -> bool:
         """Return whether it is known that a user number has a name: that of an earlier request."""
         return uid in self._named
+
+    def _group(self, asked: tuple[int, frozenset[str], int]) -> Hashable:
+        """Who asks: numbers of which it is not known that they have a name may all be one user's, as in
+        `transport.accept`."""
+        uid = asked[0]
+        return asked if uid < SUBORDINATE or self.named(uid) else uid // SUBORDINATE
 
     def _look_up(self, asked: tuple[int, frozenset[str], int]) -> Caller:
         return self.known(asked[0])

@@ -41,7 +41,8 @@ class Lookups(Generic[Key, Found]):
     """Asks `ask`, a function that may hang. Threads of the interpreter's own pool are not used: they are
     everybody's, and a process cannot end before they do.
 
-    Where `ask` takes longer than `timeout_s`, what it said last time counts on.
+    Where `ask` takes longer than `timeout_s`, what it said last time counts on. Keys of one `group` are
+    looked up one at a time: whoever can ask with many keys keeps no others waiting.
     """
 
     def __init__(
@@ -51,10 +52,12 @@ class Lookups(Generic[Key, Found]):
         what: str,
         timeout_s: float,
         now: Callable[[], float] = time.monotonic,
+        group: Callable[[Key], Hashable] = lambda key: key,
     ) -> None:
         self._ask, self._what, self._timeout_s, self._now = ask, what, timeout_s, now
+        self._group = group
         self._kept: dict[Key, _Answer[Found]] = {}
-        self._asked: dict[Key, asyncio.Task[None]] = {}
+        self._asked: dict[Hashable, asyncio.Task[None]] = {}  # by group
         self._turn = asyncio.Semaphore(AT_ONCE)
 
     async def find(self, key: Key) -> Found:
@@ -64,20 +67,24 @@ class Lookups(Generic[Key, Found]):
             BusyError: It takes too long, and the answer was not known before.
             Exception: What `ask` raises.
         """
+        group, until, own = self._group(key), time.monotonic() + self._timeout_s, False
+        while not own and not self._is_fresh(key) and (left_s := until - time.monotonic()) > 0:
+            task = self._asked.get(group)
+            if own := task is None:
+                task = self._asked[group] = asyncio.create_task(self._look_up(key))
+                task.add_done_callback(lambda _: self._asked.pop(group, None))
+            await asyncio.wait([task], timeout=left_s)
         kept = self._kept.get(key)
-        if kept is None or self._now() - kept.at > KEPT_S:
-            task = self._asked.get(key)
-            if task is None:
-                task = self._asked[key] = asyncio.create_task(self._look_up(key))
-                task.add_done_callback(lambda _: self._asked.pop(key, None))
-            await asyncio.wait([task], timeout=self._timeout_s)
-            kept = self._kept.get(key)
         if kept is None:
             raise BusyError(
                 LATE.say(what=f"{self._what} does not answer within", limit=self._timeout_s),
                 503,
             )
         return kept.value()
+
+    def _is_fresh(self, key: Key) -> bool:
+        kept = self._kept.get(key)
+        return kept is not None and self._now() - kept.at <= KEPT_S
 
     async def _look_up(self, key: Key) -> None:
         async with self._turn:

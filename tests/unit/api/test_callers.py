@@ -56,6 +56,18 @@ def test_root_and_the_daemons_own_account_may_do_everything(uid: int, site: bool
     assert Callers(site=site).known(uid).admin
 
 
+def test_numbers_without_a_known_name_are_looked_up_together() -> None:
+    """A user can connect as each of its subordinate numbers."""
+    own = Callers(site=True)
+
+    def group(uid: int) -> object:
+        return own._group((uid, frozenset(), 0))
+
+    assert len({group(uid) for uid in (1001, 1002, 70_000, 100_000, 200_000)}) == 4
+    own._named.add(100_000)
+    assert group(100_000) != group(70_000)
+
+
 def test_a_single_users_daemon_serves_nobody_else() -> None:
     with pytest.raises(NotAllowedError, match="its own user only, not alice"):
         Callers().known(1001)

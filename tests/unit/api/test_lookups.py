@@ -13,6 +13,7 @@ import pytest
 
 from bftrainer.api.lookups import AT_ONCE, KEPT_S, Lookups
 from bftrainer.api.transport.admission import BusyError
+from tests.support.waiting import until_true
 
 QUICK_S = 0.2
 
@@ -90,6 +91,25 @@ def test_look_ups_that_hang_are_few_and_stop_nothing_else() -> None:
             assert await asyncio.to_thread(lambda: "others' threads are free") == "others' threads are free"
 
     told(tell)
+
+
+def test_keys_of_one_group_are_looked_up_one_at_a_time_and_keep_no_others_waiting() -> None:
+    """Also those that nobody waits for any more: else one user's many numbers would fill memory."""
+    directory = Directory()
+
+    async def tell() -> None:
+        users = Lookups(directory, what="NSS", timeout_s=20.0, group=lambda uid: uid % 10 or uid)
+        with directory.hanging():
+            for n in range(100):
+                gone = asyncio.create_task(users.find(1001 + 10 * n))
+                await asyncio.sleep(0)
+                gone.cancel()
+            waits = [asyncio.create_task(users.find(uid)) for uid in (1011, 10, 20, 21)]
+            await until_true(lambda: len(directory.asked) == AT_ONCE - 1)
+            assert sorted(directory.asked) == [10, 20, 1001] and len(users._asked) == AT_ONCE - 1
+        assert await asyncio.gather(*waits) == ["user1011", "user10", "user20", "user21"]
+
+    asyncio.run(tell())
 
 
 def test_a_look_up_that_hangs_does_not_keep_the_process_from_ending() -> None:
