@@ -96,6 +96,7 @@ def _what(e: dict[str, Any]) -> str:
     data = e["data"]
     if e["kind"] == "NodesChanged":
         signs = [f"-{n}" for n in data["left"]] + [f"+{n}" for n in data["joined"]]
+        signs = signs or [n for own in data.get("jobs", {}).values() for n in own]
         jobs = f" for job {', '.join(data['jobs'])}" if data.get("jobs") else ""
         return "nodes " + " ".join(signs[:8]) + (" ..." if len(signs) > 8 else "") + jobs
     words = [e["kind"]]

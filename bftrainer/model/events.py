@@ -51,8 +51,8 @@ class NodesChanged:
 
     `vacated` are those of `left` that the daemon gives up itself: their agents are still there, so that
     workers leave at a step boundary. `facts` has what is known of nodes that join, and what has become
-    known of nodes that are there. `jobs`: main job -> the nodes of `left` that it has taken, or that are
-    given back for it, as far as that is known.
+    known of nodes that are there. `jobs`: main job -> the nodes of `left`, or those that have left a moment
+    before, that it has taken, or that are given back for it, as far as that is known.
     """
 
     priority: ClassVar[int] = 2

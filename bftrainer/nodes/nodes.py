@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from bftrainer.background import Background
+from bftrainer.model.events import NodesChanged
 from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Snapshot
 from bftrainer.model.main_jobs import MainStart
 from bftrainer.model.trainer import Points, Trainer, TrainerSpec
+from bftrainer.nodes import lifecycle
 from bftrainer.nodes.headroom.reserve import Reserve
 from bftrainer.nodes.hold import Hold
 from bftrainer.nodes.lifecycle import CancelPilots
@@ -23,6 +25,9 @@ from bftrainer.nodes.watch import Watch
 from bftrainer.ports import Clock, Emit, Link, Scheduler, Workers
 from bftrainer.settings.live import LiveSettings
 from bftrainer.telemetry.telemetry import Telemetry
+
+TOOK_S = 60.0
+"""A node that the scheduler takes by itself leaves at once; which job has it, a poll shows in so long."""
 
 
 class Nodes:
@@ -50,7 +55,7 @@ class Nodes:
         main_started: Callable[[Sequence[MainStart]], None] = lambda starts: None,
     ) -> None:
         self._settings, self._pilots, self._telemetry = settings, pilots, telemetry
-        self._main_started = main_started
+        self._main_started, self._emit = main_started, emit
         self.background = Background()
         self._claimed = ClaimedNodes(trainers, curves)
         self.state = NodesState(settings, clock, emit, pilots)
@@ -144,3 +149,6 @@ class Nodes:
         self._main_started(starts)
         for start in starts:
             self._telemetry.main_job(start)
+        took = lifecycle.taken_since(records, snapshot.time - TOOK_S)
+        if jobs := {start.job: start.on & took for start in starts if start.on & took}:
+            self._emit(NodesChanged(time=snapshot.time, jobs=jobs, reason="poll"))  # they left before

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
 from bftrainer.model.machine import Claim, Node, NodeState, Pilot, Snapshot
-from bftrainer.model.main_jobs import Accounted
+from bftrainer.model.main_jobs import Accounted, MainJob
 
 
 @dataclass
@@ -21,6 +21,7 @@ class Machine:
     on: dict[str, tuple[str, float]] = field(default_factory=dict)  # main jobs on busy nodes, and their ends
     why: dict[str, str] = field(default_factory=dict)  # nodes in a state of which the scheduler says more
     claims: tuple[Claim, ...] = ()
+    main: tuple[MainJob, ...] = ()
     pilots: list[Pilot] = field(default_factory=list)
     submitted: list[tuple[Pilot, float | None]] = field(
         default_factory=list
@@ -68,6 +69,7 @@ class MemoryScheduler:
                 for name in sorted(machine.idle | machine.busy)
             ),
             claims=machine.claims,
+            main=machine.main,
             pilots=tuple(machine.pilots),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from urllib.request import urlopen
 
@@ -47,6 +48,15 @@ def one_job(site: SlurmSite) -> None:
 
     site.until(runs, SOON_S, f"job {job} runs")
     site.until(seen, SLOW_S, f"the start of job {job} is stored, with a node of ours in its way")
+    (where,) = [one["where"] for one in site.get("admin/impact", days=1)["worst"] if one["job"] == job]
+    (node,) = [node for node in site.get("pool")["nodes"] if node["node"] == where]
+    assert node["job"] == job and 0 < node["until"] - time.time() <= 601, "who has it, and until when"
+
+    def told() -> bool:
+        changes = (row["data"] for row in site.client.rows("events", 1000) if row["kind"] == "NodesChanged")
+        return [where] in [data["jobs"].get(job) for data in changes]
+
+    site.until(told, SOON_S, f"it is told that job {job} took {where}")
     site.bed.run(["scancel", job])
 
 

@@ -132,6 +132,8 @@ def test_a_hole_before_a_big_job(clean: Testbed, tmp_path: Path) -> None:
         big = submit(clean, "--nodes=4")
         snapshot = await until(scheduler, lambda s: all(node.until is not None for node in s.nodes))
         assert why(snapshot) == {"n1": "allocated", "n2": "", "n3": "", "n4": ""}
+        ((job, ends),) = [(node.job, node.ends) for node in snapshot.nodes if node.job]
+        assert job == first and ends is not None and 0 < ends - snapshot.time <= 20 * 60 + 1
         assert snapshot.claims == (), "it could not start with our node either"
         for node in snapshot.nodes:
             assert node.until is not None

@@ -56,9 +56,11 @@ def test_a_node_stays_idle_and_an_admin_sees_which_main_jobs_found_one_of_ours(s
     )
     found = told()
     assert found["taken"] == 1
+    assert [job["where"] for job in found["worst"]] == stays[:1], "it is known which node of ours it took"
     shown = impact(site)
     assert "nodes of ours in the way" in shown
     assert "log-" in shown
     site.kill_daemon()
     site.start()
-    assert told()["all"]["count"] == 2, "it is in the store"  # type: ignore[index]
+    assert told()["worst"] == found["worst"], "it is in the store"
+    assert told()["all"]["count"] == 2  # type: ignore[index]

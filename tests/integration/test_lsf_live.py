@@ -22,7 +22,7 @@ def emulator() -> Iterator[Emulator]:
 
 
 def test_a_trainer_has_idle_hosts_until_main_jobs_want_them(emulator: Emulator) -> None:
-    begun(emulator, emulator.main_job(seconds=DAY_S / 2, only=["h2"]))
+    begun(emulator, long := emulator.main_job(seconds=DAY_S / 2, only=["h2"]))
     site = LsfSite(emulator)
     try:
         site.start()
@@ -32,7 +32,13 @@ def test_a_trainer_has_idle_hosts_until_main_jobs_want_them(emulator: Emulator) 
         main = emulator.main_job(seconds=5.0, only=["h1"])
         begun(emulator, main)
         site.until_members("a", "h3")
+        jobs = {node["node"]: node["job"] for node in site.client.call("GET", "pool")["nodes"]}
+        assert jobs["h2"] == str(long) and jobs["h3"] == ""
         site.until_members("a", "h1", "h3")  # it ends soon, and its host comes back
+        events = site.client.call("GET", "events", limit=100)
+        changes = [event["data"] for event in events if event["kind"] == "NodesChanged"]
+        left = [data["jobs"] for data in changes if "h1" in data["left"]]
+        assert left == [{str(main): ["h1"]}], "and the daemon says which job took it"
         told = str(site.client.call("GET", "admin/impact", days=1.0))
         assert "The daemon has seen 1 of the " in told, told
         site.client.call("POST", "admin/drain")

@@ -36,7 +36,22 @@ export function merged(known, later) {
 /** The last events: those that are known, and what came after them. Speeds are measured far more often than nodes move. */
 export async function latest(known) {
   const later = await get(`/v1/events?limit=${known.length ? NEWER : EVENTS}`);
-  return merged(known, later) ?? get(`/v1/events?limit=${EVENTS}`);
+  return attributed(merged(known, later) ?? await get(`/v1/events?limit=${EVENTS}`));
+}
+
+/** Which main job took a node by itself shows a moment after it has left: the change with which it left gets to know. */
+export function attributed(events) {
+  const last = new Map();
+  for (const { kind, data } of events) {
+    if (kind !== "NodesChanged") continue;
+    const left = new Set(data.left);
+    for (const [job, names] of Object.entries(data.jobs ?? {})) for (const node of names) {
+      const before = left.has(node) ? null : last.get(node);
+      if (before && !Object.values(before.jobs ?? {}).some((own) => own.includes(node))) ((before.jobs ??= {})[job] ??= []).push(node);
+    }
+    for (const node of left) last.set(node, data);
+  }
+  return events;
 }
 
 /** What happened, in words. */
@@ -45,6 +60,7 @@ export function happened({ kind, data }, name = (id) => `trainer ${id}`) {
     const parts = [];
     if (data.joined.length) parts.push(`${some(data.joined)} joined`);
     if (data.left.length) parts.push(`${some(data.left)} left${TAKEN.has(data.reason) ? `, taken back by the main scheduler${takers(data)}` : ""}`);
+    if (!parts.length) for (const [job, names] of Object.entries(data.jobs ?? {})) parts.push(`main job ${job} has taken ${some(names)}`);
     return `${parts.join(", ")}${data.reason && !TAKEN.has(data.reason) ? ` (${data.reason})` : ""}`;
   }
   if (kind === "UsersBarred") return barred(data);
@@ -52,13 +68,6 @@ export function happened({ kind, data }, name = (id) => `trainer ${id}`) {
   const more = ["node", "reason", "status"].filter((key) => data[key]).map((key) => data[key]).join(", ");
   const what = data.trainer === undefined ? words : `${name(data.trainer)}: ${words.replace(/^Trainer /, "").toLowerCase()}`;
   return what + (more ? ` (${more})` : "");
-}
-
-/** Which main job has a node now that the main scheduler took, where the decision came before that was known. */
-export function since({ kind, data }, nodes) {
-  if (kind !== "NodesChanged" || Object.keys(data.jobs ?? {}).length || !TAKEN.has(data.reason)) return "";
-  const row = data.left.map((name) => nodes.get(name)).find((one) => one?.job);
-  return row ? `; main job ${row.job} has ${row.node} now` : "";
 }
 
 /** The trainers that get other nodes: [id, how many before, how many now, those that go, those that come]. */

@@ -1,5 +1,6 @@
 // The map: a cell per node or GPU, coloured by whose it is, now or at a moment of the last hours.
 import { clock, figure, h, link } from "./dom.js";
+import { attributed } from "./decisions.js";
 import { get } from "./feed.js";
 import { colour, context, theme } from "./draw.js";
 import { because, nodeTables, until } from "./node_tables.js";
@@ -196,7 +197,7 @@ export function nodes({ place, feed, tell }) {
 
   async function read() {
     try {
-      events = await get(`/v1/events?limit=${EVENTS}`);
+      events = attributed(await get(`/v1/events?limit=${EVENTS}`));
     } catch (error) {
       tell(error.message);
       return;

@@ -1,6 +1,6 @@
 // One trainer: its nodes, speed and metrics on one time axis, the learnt curve, when it will end, logs, orders.
 import { clock, facts, figure, h, link, span, table } from "./dom.js";
-import { happened, latest, moved, paired, since } from "./decisions.js";
+import { happened, latest, moved, paired } from "./decisions.js";
 import { ask, get } from "./feed.js";
 import { colour, extent, gantt, lines, theme } from "./draw.js";
 
@@ -137,7 +137,7 @@ export function trainer({ place, feed, id, about, tell }) {
     head.replaceChildren(facts([["status", now.reason ? `${now.status}: ${now.reason}` : now.status], ["note", now.note], ["it runs when", now.remedy],
       [now.ended_at ? "ended" : "ends", now.ended_at ? clock(now.ended_at) : ending(now, feed.at, own?.ends_in_s?.early)], [`${now.unit}s`, now.ended_at ? "" : placed(now)],
       ["speed", now.ended_at ? "" : now.rate === null ? "-" : `${figure(now.rate)} samples/s`], [`more ${now.unit}s`, own ? more({ ...own, ...now }) : ""],
-      ["last change", last ? h("span", {}, link(`decisions/${last[0].id}`, clock(last[0].time)), `: ${last[1] === last[2] ? `other ${now.unit}s` : `from ${last[1]} to ${last[2]} ${now.unit}s`}, because: ${happened(last[0], name)}${since(last[0], feed.nodes)}`) : ""],
+      ["last change", last ? h("span", {}, link(`decisions/${last[0].id}`, clock(last[0].time)), `: ${last[1] === last[2] ? `other ${now.unit}s` : `from ${last[1]} to ${last[2]} ${now.unit}s`}, because: ${happened(last[0], name)}`) : ""],
       ["last pause", pause ? `${span(pause.pause_s)} at ${clock(pause.time)} (${KINDS[pause.kind] ?? pause.kind}), ${figure(pause.lost_steps)} steps lost` : ""],
       ["all changes", past ? paid(past.pauses, now.unit) : ""], ["checkpoint", checkpoint(now)], ["done", `${work}; step ${figure(now.step)}, epoch ${figure(now.epoch)}`],
       ["batch", batch(now.metrics)], ["metrics", Object.entries(now.metrics).filter(([name]) => !adaptive(name)).map(([name, value]) => `${name} ${figure(value)}`).join(", ")],

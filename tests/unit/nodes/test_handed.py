@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from bftrainer.model.events import NodesChanged
 from bftrainer.model.machine import Claim, Pilot
+from bftrainer.model.main_jobs import MainJob
 from bftrainer.nodes import lifecycle
 from tests.support.nodes_world import World, run
 
@@ -141,5 +143,28 @@ def test_what_the_scheduler_takes_while_we_choose_spares_as_many(
         assert world.pilots.records.releasing == {"n0", "n3"}
         world.workers.on.clear()
         await world.nodes.background.wait()
+
+    run(scenario)
+
+
+def test_which_main_job_took_a_node_by_itself_is_told_once_as_soon_as_a_poll_shows_it(make: Make) -> None:
+    async def scenario() -> None:
+        world = make()
+        await trained(world, busy=False)
+        world.nodes.losses.agent_leaves("n3")
+        world.decide()
+        assert world.pool == {"n0", "n1", "n2", "n4"}
+        world.machine.take("n3")
+        began = world.time + 0.5
+        job = MainJob(job="9", nodes=2, submitted=began, started=began, on=frozenset({"n3", "n9"}))
+        world.machine.main = (job,)
+        world.time += 1.0
+        for told in ([{"9": {"n3"}}], []):
+            await world.nodes.watch.poll()
+            changes = [event for event in world.events if isinstance(event, NodesChanged)]
+            assert [event.jobs for event in changes if event.jobs] == told
+            assert not any(event.left or event.joined for event in changes)
+            await world.settle()
+            world.time += 1.0
 
     run(scenario)

@@ -19,7 +19,8 @@ from bftrainer.store import database, queries, sql
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.store import PAUSE, PROGRESS, SPEC, end
 
-BY_NODE = {"NodesChanged.facts", "MachineChanged.nodes", "MachineChanged.gpus", "GpusChanged.nodes"}
+OF_MACHINE = {"MachineChanged.nodes", "MachineChanged.gpus", "GpusChanged.nodes"}
+OF_MACHINE |= {"NodesChanged.facts", "NodesChanged.jobs"}  # main jobs by their numbers, as in the pool
 
 
 def test_it_is_known_of_each_table_in_an_event_whether_it_is_by_user() -> None:
@@ -27,7 +28,7 @@ def test_it_is_known_of_each_table_in_an_event_whether_it_is_by_user() -> None:
     own = [(kind, field) for kind in get_args(events.Event) for field in fields(kind)]
     tables = {f"{kind.__name__}.{field.name}" for kind, field in own if "Mapping" in str(field.type)}
     by_user = {f"{kind}.{name}" for kind, names in events.BY_USER.items() for name in names}
-    assert tables == BY_NODE | by_user
+    assert tables == OF_MACHINE | by_user
 
 
 @pytest.fixture

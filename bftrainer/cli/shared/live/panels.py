@@ -102,6 +102,7 @@ def cause(event: Mapping[str, Any], names: Mapping[int, str]) -> str:
             for key, word in (("joined", "idle"), ("left", "gone"))
             if data[key]
         ]
+        parts = parts or [" ".join(own[:4]) for own in data.get("jobs", {}).values()]
         jobs = f" for job {', '.join(data['jobs'])}" if data.get("jobs") else ""
         return ", ".join(parts) + jobs
     word = CAUSES.get(event["kind"])
