@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeVar
 Message = dict[str, Any]
 HUNG_S = 5.0
 MOST_S = 1e9
+SAME_S = 1.0
+"""Ends of a time that differ by less are the same."""
 FIRST_ONLY = frozenset({"progress", "metrics", "resumed"})
 """What only the first worker says: the others' counts for nothing."""
 
@@ -41,6 +43,7 @@ class MergedReports:
         self._silent_since: dict[int, float] = {}  # worker -> when a membership found it to be
         self._ended: set[int] = set()
         self._busy_until: dict[int, float] = {}
+        self._busy_told: tuple[object, float] = (None, 0.0)  # of which generation, and until when
 
     def for_daemon(self, rank: int, message: Message) -> list[Message]:
         """What the daemon is told when the worker with this number says something."""
@@ -57,7 +60,7 @@ class MergedReports:
         if kind == "attached":
             first, self._attached = not self._attached, True
             return [message] if first else []
-        return [self._busy(rank, message)] if kind == "busy" else [message]
+        return self._busy_anew(rank, message) if kind == "busy" else [message]
 
     def for_siblings(self, rank: int, message: Message, node: str) -> list[Message]:
         """What the other workers of the node are told then, as they would be of a member elsewhere."""
@@ -106,6 +109,15 @@ class MergedReports:
         pause_s = max(_number(own.get("pause_s")) for own in part.values())
         survivor = all(own.get("survivor") is True for own in part.values())
         return [{**first, "survivor": survivor, "pause_s": pause_s}]
+
+    def _busy_anew(self, rank: int, message: Message) -> list[Message]:
+        """The first of the workers that are busy together says it, and the last that is not any more."""
+        told = self._busy(rank, message)
+        of, until = message.get("generation"), self._clock() + told["seconds"]
+        if of == self._busy_told[0] and abs(until - self._busy_told[1]) < SAME_S:
+            return []
+        self._busy_told = of, until
+        return [told]
 
     def _busy(self, rank: int, message: Message) -> Message:
         """The node is busy for as long as any of its workers."""

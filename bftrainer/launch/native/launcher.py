@@ -38,9 +38,9 @@ MAX_ENTRIES_BYTES = 100_000
 few, of 8 bytes per member."""
 MOST_WORKERS = 16
 """So many workers of a member count for that: how many devices a node has is what its agent says."""
-BUSY_PER_S, BUSY_BURST = 0.5, 64
-"""So often the others are told that a member is busy. A script tells it every 5 s at most, all workers of a
-node at once; each time costs a message to every other member."""
+BUSY_PER_S, BUSY_BURST = 0.5, 20
+"""So often the others are told that a member is busy, or is not any more. An agent tells either every 5 s at
+most; each time costs a message to every other member."""
 
 
 @dataclass(slots=True)

@@ -92,11 +92,16 @@ def test_an_entry_of_the_rendezvous_goes_to_the_siblings_and_on() -> None:
 def test_a_node_is_busy_for_as_long_as_any_of_its_workers() -> None:
     now = [100.0]
     once = MergedReports(2, gated=False, clock=lambda: now[0])
-    say = lambda rank, seconds: once.for_daemon(rank, {"type": "busy", "seconds": seconds})[0]["seconds"]  # noqa: E731
-    assert say(0, 60.0) == 60.0 and say(1, 10.0) == 60.0
+
+    def say(rank: int, seconds: float, generation: int = 1) -> list[float]:
+        said = {"type": "busy", "seconds": seconds, "generation": generation}
+        return [told["seconds"] for told in once.for_daemon(rank, said)]
+
+    assert say(0, 60.0) == [60.0] and say(1, 60.5) == [], "as good as the same"
+    assert say(1, 40.0, generation=2) == [60.0], "there may be other members"
     now[0] += 20.0
-    assert say(1, 0) == 40.0, "the other still is"
-    assert say(0, 0) == 0.0
+    assert say(1, 0, generation=2) == [], "the other still is"
+    assert say(0, 50.0, generation=2) == [50.0] and say(0, 0, generation=2) == [0.0]
     (told,) = once.for_siblings(1, {"type": "busy", "seconds": 5.0}, "n")
     assert told == {"type": "busy", "node": "n", "seconds": 5.0}
 
