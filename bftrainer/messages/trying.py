@@ -54,7 +54,8 @@ WHOLE_BATCHES = Diagnostic(
     "every process takes a whole batch, so that there are fewer steps of more samples",
     "Divide the batch size by the number of processes, such as BATCH // accelerator.num_processes, or leave "
     "the batch to bftrainer (elastic.FixedGlobal, elastic.batch)",
-    "Schedules that count steps end early as well, and accelerate steps a scheduler once for each process.",
+    "A schedule that counts steps stops before its end. accelerate's prepared schedulers step once for each "
+    "process.",
 )
 OTHER_STEPS = Diagnostic(
     709,
