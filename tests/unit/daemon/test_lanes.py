@@ -22,10 +22,11 @@ class Held:
     def __init__(self) -> None:
         self.telemetry = Telemetry()
         self.lane = Lane("test", "reading", self.telemetry)
-        self.go, self.ran = threading.Event(), list[str]()
+        self.begun, self.go, self.ran = threading.Event(), threading.Event(), list[str]()
 
     def work(self, word: str) -> Callable[[], str]:
         def run() -> str:
+            self.begun.set()
             self.go.wait(60)
             self.ran.append(word)
             return word
@@ -112,14 +113,17 @@ def test_an_answer_that_does_not_come_is_told(
 def test_a_request_that_was_given_up_keeps_its_place_until_the_thread_has_come_to_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lanes, "READ_S", 0.01)
-
     async def story(held: Held) -> None:
+        before = asyncio.create_task(held.lane.run("bob", held.work("before")))
+        await until_true(held.begun.is_set)
+        monkeypatch.setattr(lanes, "READ_S", 0.01)
         for _ in range(2):
             with pytest.raises(LateError):
                 await held.lane.run("ann", held.work("late"))
         with pytest.raises(BusyError, match="2 of your requests wait"):
             await held.lane.run("ann", held.work("more"))
+        held.go.set()
+        await before
 
     run(story)
 
