@@ -19,7 +19,7 @@ from bftrainer.model.actions import Ended
 from bftrainer.model.events import Event, NodesChanged, TrainerSubmitted
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.reports import Message
-from tests.support.engine_world import make_spec, step_of
+from tests.support.engine_world import carried_out, make_spec
 from tests.support.messages import report
 from tests.support.remembering_ports import FOLDERS, RememberingPorts
 from tests.support.timers import Timers
@@ -65,13 +65,8 @@ class EndingWorld(RememberingPorts):
 
     def take(self, event: Event) -> None:
         """The engine takes an event, and the launcher does what follows."""
-        found = step_of(self.state, event)
-        self.state = found.state
-        for action in found.actions:
-            self.launcher.perform(action)
-        if found.ended is not None:
-            self.ended = found.ended
-            self.launcher.known.forget(1)
+        found = carried_out(self.state, event, self.launcher)
+        self.state, self.ended = found.state, found.ended or self.ended
 
     def join(self, node: str) -> None:
         if node not in self.state.pool:

@@ -8,6 +8,7 @@ from typing import Any
 from bftrainer.allocate import ALLOCATORS
 from bftrainer.engine.state import State, Step
 from bftrainer.engine.step import step
+from bftrainer.launch.launcher import AgentLauncher
 from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.events import (
     Event,
@@ -41,6 +42,16 @@ def solve(problem: Problem) -> Plan:
 def step_of(state: State, event: Event) -> Step:
     """What the engine makes of an event."""
     return step(state, event, solve)
+
+
+def carried_out(state: State, event: Event, launcher: AgentLauncher[Any]) -> Step:
+    """What the engine makes of an event, once the launcher has done what follows."""
+    found = step_of(state, event)
+    for action in found.actions:
+        launcher.perform(action)
+    if found.ended is not None:
+        launcher.known.forget(found.ended.trainer)
+    return found
 
 
 def make_spec(

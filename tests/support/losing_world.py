@@ -19,7 +19,7 @@ from bftrainer.model.events import Event, NodesChanged, TrainerCancelled, Traine
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.reports import Message
 from bftrainer.model.trainer import TrainerSpec
-from tests.support.engine_world import make_spec, step_of
+from tests.support.engine_world import carried_out, make_spec
 from tests.support.messages import passed_on, report, worker
 from tests.support.remembering_ports import FOLDERS, RememberingPorts
 from tests.support.timers import Timers
@@ -91,12 +91,7 @@ class LosingWorld(RememberingPorts):
 
     def take(self, event: Event) -> None:
         """The engine takes an event, and the launcher does what follows."""
-        found = step_of(self.state, event)
-        self.state = found.state
-        for action in found.actions:
-            self.launcher.perform(action)
-        if found.ended is not None:
-            self.launcher.known.forget(found.ended.trainer)
+        self.state = carried_out(self.state, event, self.launcher).state
 
     def restart(self) -> None:
         """The daemon is killed, and another one finds what is stored. Some agents come back in time."""
