@@ -53,8 +53,6 @@ class NativeTrainer(LaunchedTrainer):
     told_broken: int = 0  # the last generation that is known to be broken
     tries: int = 0  # how often the same members have been published again in a row
     last: tuple[int, tuple[str, ...]] = (0, ())  # the generation and members that were last published
-    waiting: Regroup | None = None  # until `writing` have written the state down
-    writing: tuple[str, ...] = ()  # nodes whose workers leave with the state
     breaks: int = 0  # how often the group broke
     broke_at: float = 0.0
     entries: dict[str, tuple[int, int]] = field(default_factory=dict)  # node -> its entries, and their bytes
@@ -74,13 +72,14 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self._waiting: set[int] = set()  # trainers whose state is being written down
+        self._held: dict[int, tuple[Regroup, tuple[str, ...]]] = {}
+        """Trainer -> the membership that waits until the workers of these nodes, which leave with the state,
+        have written it down."""
 
     def _carry_out(self, launched: NativeTrainer, action: Regroup) -> None:
-        launched.waiting = None
+        _, before = self._held.pop(launched.id, (None, ()))
         launched.entries.clear()
         there = [node for node in action.leaving if node in launched.workers]
-        before, launched.writing = launched.writing, ()
         if launched.finished:  # the members have left their loops: they can only leave
             self._publish(launched, there, action, members=action.members)
             return
@@ -94,8 +93,7 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
         if writing and action.members and not any(launched.workers[node].joined for node in staying):
             # no worker stays that knows the state: it goes through a checkpoint, which is written first
             self._publish(launched, there, action, members=())
-            launched.waiting, launched.writing = action, writing
-            self._waiting.add(launched.id)
+            self._held[launched.id] = action, writing
         else:
             self._publish(launched, (*action.members, *there), action, members=action.members)
 
@@ -151,14 +149,13 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
                     self._deadlines.joins(launched, node)
 
     def _settle(self) -> None:
-        for trainer in tuple(self._waiting):
+        for trainer, (action, writing) in list(self._held.items()):
             launched = self.known.get(trainer)
-            if launched is not None and (held := launched.waiting) is not None:
-                if any(launched.writes(node) for node in launched.writing):
-                    continue
-                launched.waiting, launched.writing = None, ()
-                self._publish(launched, held.members, held, members=held.members)
-            self._waiting.discard(trainer)
+            if launched is not None and any(launched.writes(node) for node in writing):
+                continue
+            del self._held[trainer]
+            if launched is not None:
+                self._publish(launched, action.members, action, members=action.members)
         super()._settle()
 
     def _caught_up(self, launched: NativeTrainer, node: str, found: Running) -> None:
