@@ -71,16 +71,19 @@ test: install slurm lint types  ## Everything that CI runs; where Horovod cannot
 	@$(MAKE) --no-print-directory horovod || echo "Horovod cannot be built here: its tests are skipped"
 	@$(MAKE) --no-print-directory unit integration hostile cluster
 
-nightly: test  ## All of make test, and in two hours more what takes longer than CI allows (SECONDS=600 of random faults)
-	$(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m nightly tests/contract tests/integration
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m nightly tests/cluster
-	@$(MAKE) --no-print-directory hostile FUZZ=300 ATTACKS=nightly
-	@$(MAKE) --no-print-directory soak SECONDS=$(or $(SECONDS),600)
-	@$(MAKE) --no-print-directory impact SEEDS=1 MIXES=cores AGAIN=--again
-	@$(MAKE) --no-print-directory cluster SLURM=24 MIXES=cores
-	@$(MAKE) --no-print-directory cluster SLURM=26 MIXES=everything
-	@$(MAKE) --no-print-directory python PY=3.13
-	@$(MAKE) --no-print-directory python PY=3.14
+nightly: install slurm  ## All of make test, and in two hours more what takes longer than CI allows (SECONDS=600 of random faults); goes on after a part that failed, and names it at the end
+	@failed=; part() { echo "== $$*"; "$$@" || failed="$$failed; $$*"; }; \
+	part make --no-print-directory -k test; \
+	part $(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m nightly tests/contract tests/integration; \
+	part $(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m nightly tests/cluster; \
+	part make --no-print-directory hostile FUZZ=300 ATTACKS=nightly; \
+	part make --no-print-directory soak SECONDS=$(or $(SECONDS),600); \
+	part make --no-print-directory impact SEEDS=1 MIXES=cores AGAIN=--again; \
+	part make --no-print-directory cluster SLURM=24 MIXES=cores; \
+	part make --no-print-directory cluster SLURM=26 MIXES=everything; \
+	part make --no-print-directory python PY=3.13; \
+	part make --no-print-directory python PY=3.14; \
+	test -z "$$failed" || { echo "failed$$failed"; exit 1; }
 
 lint: install  ## ruff, and deptry: every import comes from a declared dependency
 	$(BIN)/ruff check .
