@@ -42,7 +42,7 @@ class Overlapped:
     DDP itself has a group of one rank that never fails (`_OneRank`). So one wrapper lasts through all
     rescales, and no error comes up in the script's forward or backward pass. `find_unused_parameters` keeps
     DDP from arranging its buckets anew after the first step: newcomers would have other buckets than the
-    rest.
+    rest. The passes of a member alone are `no_sync` for DDP: there is nothing to exchange.
     """
 
     needs_batch, averages, overlaps = False, True, True
@@ -53,6 +53,7 @@ class Overlapped:
             model, process_group=self._one_rank, **{**_checked(options), **OWN}
         )
         self._ddp.register_comm_hook(None, lambda _, bucket: self._exchange(bucket))
+        self._ddp.register_forward_pre_hook(self._note_forward)
         self.model: torch.nn.Module = self._ddp
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._group = Group(0, 0, 1)
@@ -66,13 +67,15 @@ class Overlapped:
 
     def begin(self, group: Group, weight: float, only: int | None = None) -> None:
         """As `Averaging.begin`."""
+        if group is not self._group:  # DDP remembers which parameters were used since it last exchanged
+            self._ddp.reducer._reset_state()
         self._group, self._weight, self._only, self._broken = group, weight, only, None
         self._is_averaged = False
 
     @contextlib.contextmanager
     def micro_batch(self, *, last: bool) -> Any:
         """As `Averaging.micro_batch`: DDP exchanges in the last backward pass only."""
-        with contextlib.nullcontext() if last else self._ddp.no_sync():
+        with contextlib.nullcontext() if last and self._group.size > 1 else self._ddp.no_sync():
             yield
 
     def absent(self) -> None:
@@ -102,6 +105,10 @@ class Overlapped:
             tensor.zero_()
         with self._noted():
             self._group.sum_up(tensor)
+
+    def _note_forward(self, *_: Any) -> None:
+        """With one member, the passes of what DDP wraps are all there is to see."""
+        self._is_averaged |= self._group.size == 1 and torch.is_grad_enabled()
 
     def _exchange(self, bucket: Any) -> Future[torch.Tensor]:
         """DDP's hook: start to exchange a bucket, while the backward pass goes on."""

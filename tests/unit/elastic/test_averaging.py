@@ -120,6 +120,42 @@ def test_complex_gradients_are_averaged_whole(ddp: bool) -> None:
         torch.testing.assert_close([found[0], found[2]], [expected[0], expected[2]])
 
 
+class Either(torch.nn.Module):
+    """One of two layers is used, by turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(1, 1) for _ in range(2))
+
+    def forward(self, x: torch.Tensor, use: int) -> torch.Tensor:
+        return self.layers[use](x)
+
+
+@pytest.mark.parametrize("ddp", WITHOUT_AND_WITH)
+@pytest.mark.parametrize("before", ["alone", "given up"])
+def test_what_an_earlier_step_used_counts_no_more_in_another_group(ddp: bool, before: str) -> None:
+    def gradients(group: Group) -> list[torch.Tensor | None]:
+        net = Either()
+        sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+        averaging = average.chosen(trained(net, sgd, None), ddp, True, Trainable({"": net}, 0))
+        averaging.begin(Group(0, 0, 1) if before == "alone" else Group(0, group.rank, 2), 1.0)
+        with averaging.micro_batch(last=before == "alone"):
+            averaging.model(DATA, use=0).square().mean().backward()
+        if before == "alone":
+            averaging.finish(ONE)
+            assert net.layers[0].weight.grad is not None
+        sgd.zero_grad()
+        averaging.begin(group, 0.5)
+        with averaging.micro_batch(last=True):
+            averaging.model(DATA[group.rank :: 2], use=1).square().mean().backward()
+        averaging.finish(ONE)
+        return [layer.weight.grad for layer in net.layers]
+
+    for found in on_two_ranks(gradients):
+        assert found[0] is None
+        assert found[1] is not None
+
+
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_the_weights_of_micro_batches_make_a_mean_of_the_share(place: int) -> None:
     own = batches(FixedGlobal(BATCH * 3), place, 3)
