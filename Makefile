@@ -28,10 +28,12 @@ ON_TESTBED := $(SPECS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(LOG),--log $
 IN := $(if $(SLURM),.ci/slurm-chroot $(SLURM))
 # Three minutes of a later Slurm: what is read of it, the check, parts of nodes, jobs of every kind
 SMOKE := test_testbed.py test_check_of_slurm.py test_slurm_scheduler.py::TestSlurmScheduler test_parts_of_nodes.py test_main_jobs_of_every_kind.py
+# What the night adds to make test, in this order
+NIGHT := $(addprefix night-,tests cluster hostile soak impact slurm24 slurm26 python3.13 python3.14)
 # Debian's trixie and sid have later Pythons, too, with a PyTorch for each
 DEBIAN_OF_PYTHON := $(if $(filter 3.13,$(PY)),24,26)
 
-.PHONY: help install horovod demo hpo-demo slurm-demo lsf-demo test nightly lint types docs unit integration hostile cluster smoke python soak impact slurm chromium slurm24 slurm26 wheel release bench gpu evaluation evidence clean
+.PHONY: help install horovod demo hpo-demo slurm-demo lsf-demo test nightly lint types docs unit integration hostile cluster smoke python soak impact slurm chromium slurm24 slurm26 wheel release bench gpu evaluation evidence clean $(NIGHT)
 
 help:  ## Show this help
 	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -71,19 +73,25 @@ test: install slurm lint types  ## Everything that CI runs; where Horovod cannot
 	@$(MAKE) --no-print-directory horovod || echo "Horovod cannot be built here: its tests are skipped"
 	@$(MAKE) --no-print-directory unit integration hostile cluster
 
-nightly: install slurm  ## All of make test, and in two hours more what takes longer than CI allows (SECONDS=600 of random faults); goes on after a part that failed, and names it at the end
-	@failed=; part() { echo "== $$*"; "$$@" || failed="$$failed; $$*"; }; \
-	part make --no-print-directory -k test; \
-	part $(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m nightly tests/contract tests/integration; \
-	part $(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m nightly tests/cluster; \
-	part make --no-print-directory hostile FUZZ=300 ATTACKS=nightly; \
-	part make --no-print-directory soak SECONDS=$(or $(SECONDS),600); \
-	part make --no-print-directory impact SEEDS=1 MIXES=cores AGAIN=--again; \
-	part make --no-print-directory cluster SLURM=24 MIXES=cores; \
-	part make --no-print-directory cluster SLURM=26 MIXES=everything; \
-	part make --no-print-directory python PY=3.13; \
-	part make --no-print-directory python PY=3.14; \
-	test -z "$$failed" || { echo "failed$$failed"; exit 1; }
+nightly: install  ## All of make test, and in two hours more what takes longer than CI allows (SECONDS=600 of random faults); a part that fails keeps no other from running
+	@$(MAKE) --no-print-directory --keep-going test $(NIGHT)
+
+night-tests: install slurm chromium
+	$(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m nightly tests/contract tests/integration
+night-cluster: install slurm
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m nightly tests/cluster
+night-hostile:
+	@$(MAKE) hostile FUZZ=300 ATTACKS=nightly
+night-soak:
+	@$(MAKE) soak SECONDS=$(or $(SECONDS),600)
+night-impact:
+	@$(MAKE) impact SEEDS=1 MIXES=cores AGAIN=--again
+night-slurm24:
+	@$(MAKE) cluster SLURM=24 MIXES=cores
+night-slurm26:
+	@$(MAKE) cluster SLURM=26 MIXES=everything
+night-python3.13 night-python3.14:
+	@$(MAKE) python PY=$(@:night-python%=%)
 
 lint: install  ## ruff, and deptry: every import comes from a declared dependency
 	$(BIN)/ruff check .
