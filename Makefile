@@ -199,11 +199,12 @@ bench: install  ## Time the allocators against each other, place GPUs, then the 
 	$(BIN)/python benchmarks/shared_gpus.py --milp 20
 	$(BIN)/python benchmarks/loop.py
 
-gpu: install  ## Pack this checkout and its wheels into build/gpu, for a bare machine with a GPU (PY=3.12: its Python); there, in its folder project: sh benchmarks/gpu_run.sh
+gpu: install  ## Pack this checkout and its wheels into build/gpu, for a bare machine with a GPU (PY=3.12: its Python; FORKS=all: with packages that scripts import); there, in its folder project: sh benchmarks/gpu_run.sh
 	rm -rf build/gpu && mkdir -p build/gpu/project build/gpu/wheels
 	git archive HEAD | tar -x -C build/gpu/project
 	$(BIN)/pip wheel -q --no-deps -w build/gpu/wheels .
 	$(BIN)/pip download -q --only-binary=:all: $(if $(PY),--python-version $(PY)) -d build/gpu/wheels build/gpu/wheels/bftrainer-*.whl
+	$(if $(FORKS),$(BIN)/pip download -q --no-deps --prefer-binary $(if $(PY),--only-binary=:all: --python-version $(PY)) -d build/gpu/more -r benchmarks/gpu_packages.txt)
 
 evaluation: install  ## Run docs/evidence/evaluation.md's replays anew: TRACES=folder of the published log, OUT=folder for results
 	@test -n "$(TRACES)" || { echo "say make evaluation TRACES=folder of the published log and workloads"; exit 1; }

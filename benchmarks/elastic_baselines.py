@@ -242,9 +242,12 @@ def measure(system: System, workers: int) -> Iterator[Change]:
             yield changed(system, kind, count, count - 1, lambda host=host, down=down: down(host))
 
 
-def changed(system: System, kind: str, before: int, after: int, change: object) -> Change:
-    """Make a change and measure from outside the pause of those that stay, and the first step after it."""
-    members = set(system.hosts)
+def changed(
+    system: System, kind: str, before: int, after: int, change: object, staying: Iterable[str] | None = None
+) -> Change:
+    """Make a change and measure from outside the pause of those that stay, and the first step after it.
+    `staying`: if not all hosts that the system has before and after."""
+    members = set(system.hosts if staying is None else staying)
     time.sleep(SETTLE_S)
     begun = time.time()
     change()  # type: ignore[operator]

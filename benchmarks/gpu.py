@@ -10,14 +10,22 @@ should run on these GPUs. The GPUs are shared out to as many as four nodes of a 
 and workers, one process for each GPU. Of one GPU, two nodes with a process each compute on it: NCCL takes
 them for two machines (`NCCL_HOSTID`), and they talk over sockets, so that speeds are not those of two GPUs.
 
-changes     joins, leaves, and SIGKILL of one worker: how long those that stay take no step (`pause`), and
-            when the first step at the new size is done
-hang        one worker stands still (SIGSTOP) within a collective: when the others abort it and go on
+faults      a join, a leave, SIGKILL, SIGSTOP within a collective, the loss of rank 0, and a node that is
+            taken: by itself, with `ddp=True`, and with AMP and a GradScaler. Then the weights are set beside
+            those of the same script undisturbed; the target in double precision is 1e-12 of their way. With
+            AMP other shares of the batch are rounded otherwise, and there is no target
+rejoins     the memory of a member whose peer dies and comes again ten times; the target is 64 MB more at most
+vacate      a model of 1 billion parameters with its momentum (8 GB): its only node is given back, as Slurm
+            preempts a pilot, and then it is cancelled: when the GPU is free, and which steps are kept
 throughput  steps/s of `elastic.Run` with `ddp=True` beside plain torchrun with DistributedDataParallel, as
             many processes each, taken in turn; the target is a difference of 2 % at most
 snapshots   how long training stands still while a model of 1 billion parameters with its momentum (8 GB) is
             copied for a checkpoint, from the second time on; the target is 0.3 s at most
 stream      a newcomer receives the state of a model of 1 billion parameters while the others train on
+changes     joins, leaves, and SIGKILL of one worker: how long those that stay take no step (`pause`), and
+            when the first step at the new size is done
+forks       CUDA in a process forked from one that has imported a package: twenty of the most used, as far as
+            they are installed
 
 A part that fails says so in a line, and the next one goes on.
 
@@ -29,7 +37,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import signal
 import statistics
 import subprocess
@@ -44,12 +51,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests/ is not in
 
 import elastic_baselines as baselines
 import torch
-from elastic import NODES, Ours
-from elastic_baselines import Change
+from elastic import NODES
+from gpu_faults import faults, forks, rejoins, vacate
+from gpu_nodes import fault, row, system
 from gpu_worker import model_of
 
 HERE = Path(__file__).resolve().parent
-NOTE = re.compile(r"takes part since step \d+, ([\d.]+) s after it was started \((.*)\)")
 SLOWER = 0.02
 """The target: so much of plain DDP's speed may be lost."""
 STALL_S = 0.3
@@ -69,58 +76,16 @@ def lacking(options: argparse.Namespace) -> str:
     return ""
 
 
-class OnGpus(Ours):
-    """A trainer of bftrainer on nodes that have these GPUs, or, on the CPU, simulated ones."""
-
-    def __init__(
-        self, where: Path, options: argparse.Namespace, parameters: int, *, ddp: bool = False
-    ) -> None:
-        self.nodes = NODES[: options.nodes]
-        os.environ["GPUS_A_NODE"] = "0" if options.is_shared else str(options.each)
-        self._options, self._ddp = options, ddp
-        super().__init__(where, parameters, "native", options.each)
-        self.name = "bftrainer"
-
-    def command(self) -> list[str]:
-        """What each worker runs."""
-        words = ["python", "gpu_worker.py", str(self.parameters), str(self._options.batch)]
-        return [*words, *(["--ddp"] if self._ddp else [])]
-
-    def one_of(self, host: str) -> int:
-        """The process of one worker of a node."""
-        return self._site.trains_on(host, self._options.each)[0]
-
-    def grow(self, count: int) -> None:
-        """Have so many nodes train."""
-        for host in NODES[len(self.hosts) : count]:
-            self.join(host)
-        self.until_size(count)
-
-    def until_size(self, count: int) -> None:
-        """Wait for a step on so many nodes.
-
-        Raises:
-            RuntimeError: there was none.
-        """
-        if baselines.until(self, time.time(), count) is None:
-            raise RuntimeError(f"no step on {count} nodes: see the logs in {self._site.root}")
-
-    def newcomers(self) -> list[str]:
-        """What the parts of their start took, as newcomers have noted it."""
-        logs = sorted(self.logs().glob("*.log"))
-        return [f"{total} s ({parts})" for log in logs for total, parts in NOTE.findall(log.read_text())]
-
-
 def changes(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
     """Joins, leaves and kills; yields lines, and whether each came to a step."""
-    with system(options, options.parameters) as own:
+    with system(options, "gpu_worker.py", options.parameters, options.batch) as own:
         own.grow(1)
         for _ in range(options.repeat):
             for host in NODES[1 : options.nodes]:
                 count = len(own.hosts)
                 yield row(baselines.changed(own, "join", count, count + 1, lambda host=host: own.join(host)))
             count = options.nodes
-            yield row(fault(own, "SIGKILL", signal.SIGKILL, count))
+            yield row(fault(own, "SIGKILL", signal.SIGKILL, own.hosts[-1], count))
             own.until_size(count)
             for _ in range(1, options.nodes):
                 count = len(own.hosts)
@@ -133,30 +98,11 @@ def changes(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
             own.until_size(1)
 
 
-def hang(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
-    """A worker that stands still: its peers' collective is aborted."""
-    with system(options, options.parameters) as own:
-        own.grow(options.nodes)
-        for _ in range(options.repeat):
-            yield row(fault(own, "SIGSTOP", signal.SIGSTOP, options.nodes))
-            own.until_size(options.nodes)
-
-
-def fault(own: OnGpus, kind: str, number: int, count: int) -> Change:
-    """Send a signal to one worker of the last node, and measure those that stay."""
-    host = own.hosts[-1]
-
-    def strike() -> None:
-        os.kill(own.one_of(host), number)
-
-    return baselines.changed(own, kind, count, count - 1, strike)
-
-
 def throughput(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
     """Steps/s under bftrainer and under plain torchrun, in turn, and by how much they differ."""
     found: dict[str, list[float]] = {"bftrainer": [], "torchrun": []}
     for _ in range(options.repeat):
-        with system(options, options.parameters, ddp=True) as own:
+        with system(options, "gpu_worker.py", options.parameters, options.batch, "--ddp") as own:
             own.grow(options.nodes)
             found["bftrainer"].append(rate(own.where / f"{NODES[0]}.steps", options.seconds))
         with tempfile.TemporaryDirectory(prefix="gpu-") as where:
@@ -203,7 +149,7 @@ def rate(steps: Path, seconds: float) -> float:
 
 def stream(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
     """A newcomer receives the state of a large model: weights and momentum, 8 bytes a parameter."""
-    with system(options, options.large) as own:
+    with system(options, "gpu_worker.py", options.large, options.batch) as own:
         own.grow(1)
         for _ in range(options.repeat):
             yield row(baselines.changed(own, "join", 1, 2, lambda: own.join(NODES[1])))
@@ -254,37 +200,15 @@ def snapshots(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[tuple[str, bool]]]] = {
-    "changes": changes,
-    "hang": hang,
+    "faults": faults,
+    "rejoins": rejoins,
+    "vacate": vacate,
     "throughput": throughput,
     "snapshots": snapshots,
     "stream": stream,
+    "changes": changes,
+    "forks": forks,
 }
-
-
-class system:  # noqa: N801  used as a function
-    """A trainer on GPUs, as a context."""
-
-    def __init__(self, options: argparse.Namespace, parameters: int, *, ddp: bool = False) -> None:
-        self._given = options, parameters, ddp
-
-    def __enter__(self) -> OnGpus:
-        self._where = tempfile.TemporaryDirectory(prefix="gpu-")
-        options, parameters, ddp = self._given
-        self._own = OnGpus(Path(self._where.name), options, parameters, ddp=ddp)
-        return self._own
-
-    def __exit__(self, *_: object) -> None:
-        self._own.close()
-        self._where.cleanup()
-
-
-def row(change: Change) -> tuple[str, bool]:
-    """A change as a line, and whether it came to a step."""
-    if change.pause_s is None or change.first_step_s is None:
-        return f"{change.kind:12}{change.before} -> {change.after}  never came to a step", False
-    times = f"pause {change.pause_s:.3f} s, first step {change.first_step_s:.3f} s"
-    return f"{change.kind:12}{change.before} -> {change.after}  {times}", True
 
 
 def arguments() -> argparse.Namespace:

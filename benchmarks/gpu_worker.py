@@ -33,13 +33,13 @@ def as_a_machine_of_its_own(name: str) -> None:
         os.environ["NCCL_HOSTID"] = name
 
 
-def noting(host: str) -> Callable[[int], None]:
-    """What notes that a step was taken, with its time and the number of nodes."""
+def noting(host: str) -> Callable[..., None]:
+    """What notes that a step was taken, with its time, the number of nodes, and other whole numbers."""
     steps = Path(os.environ["BENCHMARK_WHERE"], f"{host}.steps")
 
-    def note(size: int) -> None:
+    def note(size: int, *more: int) -> None:
         with steps.open("a") as out:
-            out.write(f"{time.time():.4f} {size} ;\n")
+            out.write(" ".join([f"{time.time():.4f}", *map(str, (size, *more)), ";\n"]))
 
     return note
 
@@ -63,7 +63,7 @@ def elastic_run(parameters: int, batch: int, *, ddp: bool) -> None:
         if step % TOGETHER == 0 and device.type == "cuda":
             torch.cuda.synchronize()
         if run.local_rank == 0:
-            note(run.size // run.local_size)
+            note(run.size // run.local_size, run.position.step)
 
 
 def plain_run(parameters: int, batch: int) -> None:

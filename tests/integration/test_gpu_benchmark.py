@@ -11,6 +11,7 @@ import pytest
 from tests.support.site import ROOT
 
 LONG_S = 900.0
+PARTS = ("faults", "rejoins", "vacate", "throughput", "snapshots", "stream", "changes", "forks")
 
 
 def benchmark(*words: str) -> subprocess.CompletedProcess[str]:
@@ -33,10 +34,10 @@ def test_every_part_runs_on_the_cpu() -> None:
     done = benchmark("--cpu", "--repeat", "1", "--seconds", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
-    assert list(dict.fromkeys(line[0] for line in lines)) == [
-        *("changes", "hang", "throughput", "snapshots", "stream")
-    ]
-    assert [line[1] for line in lines if line[0] in ("changes", "hang")] == (
-        ["join", "SIGKILL", "leave", "join,", "SIGSTOP"]
-    )
+    assert list(dict.fromkeys(line[0] for line in lines)) == list(PARTS)
+    assert [line[1] for line in lines if line[0] == "changes"] == ["join", "SIGKILL", "leave", "join,"]
+    for kind in ("plain", "ddp", "amp"):
+        changes = [line[2] for line in lines if line[:2] == ["faults", kind]]
+        assert changes == ["join", "SIGKILL", "SIGSTOP", "rank", "leave", "join,", "taken", "after"]
     assert "never" not in done.stdout
+    assert not any("weights" in line and "missed" in line for line in lines)
