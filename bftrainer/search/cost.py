@@ -37,21 +37,36 @@ ALLOWED = "the most here (max_trials)"
 NUMBER = 25
 """Bytes of a number, as text, at most: a floating-point number has up to 24."""
 KB = 1000
+PAIR = 80
+"""Bytes of memory of a parameter's value in a trial or a known point, beside its name and text."""
 STUDY_MB = 16
 """MB of all trials of a study that a daemon takes: it keeps those of unfinished studies in memory."""
+USER_MB = 64
+"""MB of all trials of all unfinished studies of a user that a daemon takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyBounds:
     """How much a study may cost: trials, kB of the command and environment of one trial with its values, and
-    MB of these and of the parameters of all its trials together."""
+    MB of these and of the parameters of all its trials together; and the same of it and `others`, the other
+    unfinished studies of its user."""
 
     trials: int
     trial_kb: int
     study_mb: int = STUDY_MB
+    user_mb: int = USER_MB
+    others: Sequence[StudySpec] = ()
+
+    def room(self) -> tuple[int, str]:
+        """The bytes that all trials of the study may have, and what bounds them."""
+        left = self.user_mb * KB * KB - sum(spec.trials * sum(bytes_of_trial(spec)) for spec in self.others)
+        if left >= self.study_mb * KB * KB:
+            return self.study_mb * KB * KB, f"{self.study_mb} MB"
+        left = max(0, left)
+        return left, f"{left / KB / KB:.1f} MB, what your other studies leave of {self.user_mb} MB,"
 
 
-MOST = StudyBounds(trials=MOST_TRIALS, trial_kb=256, study_mb=1000)
+MOST = StudyBounds(trials=MOST_TRIALS, trial_kb=256, study_mb=1000, user_mb=1000)
 """What the settings allow at most: no daemon has accepted a study beyond it."""
 
 
@@ -72,9 +87,10 @@ def counted(document: Document, spec: StudySpec, most: StudyBounds) -> StudySpec
         said = STUDY_TOO_LARGE.say(what=what, size=f"{filled:,} bytes", most=bound)
         raise document.error(("trainer", "command"), said)
     whole = spec.trials * (filled + params)
-    if whole > most.study_mb * KB * KB:
+    room, bound = most.room()
+    if whole > room:
         what = f"command, env and parameters of {spec.trials:,} trials have"
-        size, bound = f"{whole / KB / KB:,.0f} MB", f"{most.study_mb} MB"
+        size = f"{whole / KB / KB:,.0f} MB"
         raise document.error(("trials",), STUDY_TOO_LARGE.say(what=what, size=size, most=bound))
     return spec
 
@@ -92,9 +108,10 @@ def addition(study: Study, trials: int, points: Sequence[object], most: StudyBou
     grid = Grid(spec.space, most.trials).size if spec.sampler is Sampler.GRID else most.trials
     if total > grid:
         raise BftrainerError(_in_all(total, grid, "the points of the grid"))
-    fit = most.study_mb * KB * KB // sum(bytes_of_trial(spec))
-    if total > fit:
-        raise BftrainerError(_in_all(total, fit, f"what {most.study_mb} MB hold"))
+    room, bound = most.room()
+    fit = room // sum(bytes_of_trial(spec))
+    if trials and total > fit:
+        raise BftrainerError(_in_all(total, fit, f"as many as fit into {bound}".rstrip(",")))
     if points and spec.sampler is Sampler.GRID:
         raise BftrainerError(GRID_HAS_POINTS.say())
     if len(points) > MOST_POINTS:
@@ -117,14 +134,15 @@ def _in_all(total: int, most: int, which: str) -> str:
 
 
 def bytes_of_trial(spec: StudySpec) -> tuple[int, int]:
-    """How many bytes a trial's command and environment have at most, and its parameters as JSON."""
+    """How many bytes a trial's command and environment have at most, and its parameters: as JSON, and each
+    with what Python needs to hold it, which is most of it where values are short."""
     as_json = {own.name: _longest(own, as_json=True) for own in spec.space}
     params = 2 + sum(len(name) + len('"": , ') + size for name, size in as_json.items())
     words = {own.name: _longest(own, as_json=False) for own in spec.space}
     words |= {"trial": NUMBER, "seed": NUMBER, "params": params}
     texts = [*spec.trainer.command, *(value for _, value in spec.trainer.env)]
     names = sum(len(key) for key, _ in spec.trainer.env)
-    return names + sum(_filled(text, words) for text in texts), params
+    return names + sum(_filled(text, words) for text in texts), params + PAIR * len(spec.space)
 
 
 def _filled(text: str, words: Mapping[str, int]) -> int:

@@ -110,9 +110,12 @@ class Submissions:
         _check_launcher(wanted.launcher)
         return replace(counted(wanted, settings.engine), user=caller.user)
 
-    async def read_study(self, caller: Caller, text: str, name: str, base: str) -> StudySpec:
-        """The caller's study file, as `read` reads a spec. Raises as that does."""
-        wanted = await self._read(caller, text, name, base, partial(parse_study, most=self._most()))
+    async def read_study(
+        self, caller: Caller, text: str, name: str, base: str, others: Sequence[StudySpec] = ()
+    ) -> StudySpec:
+        """The caller's study file, as `read` reads a spec; `others` are the caller's unfinished studies.
+        Raises as that does."""
+        wanted = await self._read(caller, text, name, base, partial(parse_study, most=self._most(others)))
         settings = self._settings.current
         self._check_claims(caller, wanted.trainer, settings)
         _check_launcher(wanted.trainer.launcher)
@@ -120,14 +123,20 @@ class Submissions:
         return replace(wanted, trainer=replace(counted(wanted.trainer, settings.engine), user=caller.user))
 
     async def read_addition(
-        self, caller: Caller, study: Study, trials: int, points: Sequence[object]
+        self,
+        caller: Caller,
+        study: Study,
+        trials: int,
+        points: Sequence[object],
+        others: Sequence[StudySpec] = (),
     ) -> events.Add:
-        """What the caller adds to a study, if it is valid and allowed. Raises as `read` does."""
-        return await self._turn(caller, partial(addition, study, trials, points, self._most()))
+        """What the caller adds to a study, if it is valid and allowed; `others` are the other unfinished
+        studies of its user. Raises as `read` does."""
+        return await self._turn(caller, partial(addition, study, trials, points, self._most(others)))
 
-    def _most(self) -> StudyBounds:
+    def _most(self, others: Sequence[StudySpec]) -> StudyBounds:
         settings = self._settings.current
-        return StudyBounds(trials=settings.max_trials, trial_kb=settings.max_spec_kb)
+        return StudyBounds(trials=settings.max_trials, trial_kb=settings.max_spec_kb, others=others)
 
     async def _read(
         self,

@@ -118,6 +118,26 @@ def test_a_study_is_wrong_that_would_learn_from_none(answers: StudyAnswers) -> N
     assert not isinstance(caught.value, UnknownTrainerError), "the address is right"
 
 
+def test_the_other_unfinished_studies_of_its_user_count(answers: StudyAnswers) -> None:
+    users = {3: "ann", 5: "bob", 7: "ann"}
+    own = {id_: Study.new(id_, spec_of(seed=id_), user, 0.0) for id_, user in users.items()}
+    answers.studies.thread.snapshots = own
+    seen: list[object] = []
+
+    async def read(*given: object) -> None:
+        seen.append(given[-1])
+        raise BftrainerError("read")
+
+    desk = {"place": lambda caller: nullcontext(), "check_rate": lambda caller: None}
+    desk |= {"read_study": read, "read_addition": read}
+    object.__setattr__(answers, "submissions", SimpleNamespace(**desk))
+    object.__setattr__(answers, "settings", SimpleNamespace(current=SimpleNamespace(mode="user")))
+    for asked in (answers.submit(ANN, "", "s.yaml", ""), answers.add(OPS, "7", 1, ())):
+        with pytest.raises(BftrainerError, match="read"):
+            asyncio.run(asked)
+    assert seen == [[own[3].spec, own[7].spec], [own[3].spec]]
+
+
 class Trials(dict[int, Trial]):
     """A study's trials, which may be very many: no thread that serves others may go through them."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import json
 import time
 import tracemalloc
@@ -12,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from bftrainer.search.cost import StudyBounds, bytes_of_trial
+from bftrainer.errors import BftrainerError
+from bftrainer.search.cost import StudyBounds, addition, bytes_of_trial
 from bftrainer.search.files.parse import parse
 from bftrainer.search.files.space import Kind, Parameter, Params
 from bftrainer.search.fill import trainer_of, values_of
@@ -125,7 +128,47 @@ def test_the_command_of_a_trial_is_counted_before_it_is_filled() -> None:
 
 def test_the_bytes_of_all_trials_are_counted() -> None:
     told = refused(trainer=FREE, space={"p": {"choice": ["x" * 15_000]}}, trials=5000)
-    assert "5,000 trials have up to 150 MB, and at most 16 MB" in told
+    assert "5,000 trials have up to 151 MB, and at most 16 MB" in told
+
+
+@pytest.mark.parametrize(
+    ("own", "value"), [({"choice": [0, 1]}, 1), ({"int": [0, 2**53]}, 2**52), ({"float": [0.0, 1.0]}, 0.1)]
+)
+def test_known_points_take_no_more_memory_than_was_counted(own: dict[str, Any], value: float) -> None:
+    spec = spec_of(
+        space={f"p{n}": copy.deepcopy(own) for n in range(100)}, trainer=FREE, sampler="random", trials=400
+    )
+    study = Study.new(1, spec, "ann", 0.0)
+    before = memory()
+    try:
+        point = json.dumps({f"p{n}": value for n in range(100)})
+        added = addition(study, 0, [json.loads(point) for _ in range(400)], SITE)
+        assert memory() - before <= 400 * bytes_of_trial(spec)[1]
+    finally:
+        tracemalloc.stop()
+    assert len(added.points) == 400
+
+
+def memory() -> int:
+    """The bytes that Python's objects have; from the first call on it counts them."""
+    if not tracemalloc.is_tracing():
+        tracemalloc.start()
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+def test_all_unfinished_studies_of_a_user_are_counted_together() -> None:
+    keys: dict[str, Any] = {"space": {"p": {"choice": ["x" * 7000]}}, "trainer": FREE}
+    one = spec_of(**keys, sampler="random", trials=1000)  # 14 MB
+    two, four = replace(SITE, others=[one] * 2), replace(SITE, others=[one] * 4)
+    assert parse(json.dumps({**TEXT, **keys, "trials": 1000}), "s.yaml", Path("/"), most=two).trials == 1000
+    told = refused(four, **keys, trials=1000)
+    assert "1,000 trials have up to 14 MB, and at most 7.6 MB, what your other studies leave of 64 MB" in told
+    study = Study.new(5, spec_of(**keys, sampler="random", trials=500), "ann", 0.0)
+    assert addition(study, 500, [], two).trials == 500
+    assert addition(study, 0, [], four).trials == 0
+    with pytest.raises(BftrainerError, match=r"as many as fit into 7\.6 MB, what your other"):
+        addition(study, 500, [], four)
 
 
 def test_no_trial_has_more_bytes_than_were_counted() -> None:
