@@ -57,7 +57,7 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
 
 def _headroom(room: dict[str, Any], counted: str = "nodes") -> list[str]:
     free = f"{room['free']} of {room['usable']} idle {counted} are free"
-    lines = [f"{free}; main jobs shall find {room['wanted']} ({room['setting']})"]
+    lines = [f"{free}; the daemon aims to keep {room['wanted']} free for main jobs ({room['setting']})"]
     if promised := room.get("promised"):
         bounds = f"median {promised['median_s']:g} s, p99 {promised['p99_s']:g} s"
         kept = f"{room['extra']:.0%} is left for it: {room['at_risk']}" if room["extra"] else "kept"

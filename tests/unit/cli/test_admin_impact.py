@@ -79,7 +79,7 @@ def test_the_status_says_what_is_left_and_how_the_promise_stands() -> None:
         "extra": 0,
         "at_risk": "",
     }
-    left = "3 of 12 idle nodes are free; main jobs shall find 2 (10%)"
+    left = "3 of 12 idle nodes are free; the daemon aims to keep 2 free for main jobs (10%)"
     assert _headroom(room) == [left]
     promised = {**room, "promised": {"median_s": 0.2, "p99_s": 1.0}}
     assert _headroom(promised)[1] == "promise (median 0.2 s, p99 1 s): kept"
