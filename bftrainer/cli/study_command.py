@@ -64,10 +64,10 @@ def submit(study: Path, config: Path | None, state_dir: str | None, as_json: boo
     """
     from bftrainer.search.files.parse import parse
     from bftrainer.settings.sources import load
-    from bftrainer.spec.located_yaml import SPEC
+    from bftrainer.spec.located_yaml import STUDY
     from bftrainer.spec.parse import read, require_files
 
-    bounds = replace(SPEC, kb=load({"state_dir": state_dir}, file=config).max_spec_kb)
+    bounds = replace(STUDY, kb=load({"state_dir": state_dir}, file=config).max_spec_kb)
     text = read(study, bounds)
     wanted = parse(text, str(study), study.parent, bounds)  # refuse a wrong study before asking the daemon
     require_files(wanted.trainer, text, study)

@@ -113,7 +113,7 @@ SPECS = (
             "search/files/schema.py",
             "search/files/lint.py",
         ),
-        "`max_spec_kb`, 4,096 values, 16 levels, 8 of a user, 5 s of work",
+        "`max_spec_kb`, 1,024 values of a spec, 4,096 of a study, 16 levels, 8 of a user, 5 s of work",
         "`specs`, by turns",
     ),
     Door(

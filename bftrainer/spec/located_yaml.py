@@ -51,8 +51,10 @@ class YamlLimits:
     values: int
 
 
-SPEC = YamlLimits(kb=32, values=4096)
-"""One spec, of anybody."""
+SPEC = YamlLimits(kb=32, values=1024)
+"""One spec, of anybody. A daemon keeps those of thousands in memory, where a short value takes 100 bytes."""
+STUDY = YamlLimits(kb=32, values=4096)
+"""One file of a study or of an experiment."""
 SPECS = YamlLimits(kb=16_000, values=2**22)
 """A list of specs, which only its user's own processes read."""
 

@@ -44,8 +44,8 @@ from bftrainer.spec.command_line import words_of
 from bftrainer.spec.hints import starter
 from bftrainer.spec.sizes import MAX_NODES, MAX_POINTS, Sizes, Strict, Whole
 
-MAX_WORDS = 1000
-"""Of a command, and variables of an environment."""
+MAX_WORDS = 250
+"""Of a command, and variables of an environment: few, see `located_yaml.SPEC`."""
 MAX_CLASSES = 64
 """Classes of nodes with a curve of their own."""
 MOST = 1e6

@@ -38,7 +38,7 @@ from bftrainer.search.trial import Study
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
 from bftrainer.spec.counted import counted
-from bftrainer.spec.located_yaml import SPEC, YamlLimits
+from bftrainer.spec.located_yaml import SPEC, STUDY, YamlLimits
 from bftrainer.spec.parse import parse
 from bftrainer.spec.schema import MOST
 from bftrainer.telemetry.telemetry import Telemetry
@@ -104,7 +104,7 @@ class Submissions:
             FullError: too many of all users do.
             BftrainerError: the spec is wrong, or asks for more than the site allows.
         """
-        wanted = await self._read(caller, text, name, base, parse)
+        wanted = await self._read(caller, text, name, base, parse, SPEC)
         settings = self._settings.current
         self._check_claims(caller, wanted, settings)
         _check_launcher(wanted.launcher)
@@ -115,7 +115,8 @@ class Submissions:
     ) -> StudySpec:
         """The caller's study file, as `read` reads a spec; `others` are the caller's unfinished studies.
         Raises as that does."""
-        wanted = await self._read(caller, text, name, base, partial(parse_study, most=self._most(others)))
+        reading = partial(parse_study, most=self._most(others))
+        wanted = await self._read(caller, text, name, base, reading, STUDY)
         settings = self._settings.current
         self._check_claims(caller, wanted.trainer, settings)
         _check_launcher(wanted.trainer.launcher)
@@ -145,13 +146,14 @@ class Submissions:
         name: str,
         base: str,
         how: Callable[[str, str, Path, YamlLimits], Read],
+        most: YamlLimits,
     ) -> Read:
         settings = self._settings.current
         _check_path("name", name)
         _check_path("base", base)
         if not Path(base).is_absolute():
             raise BftrainerError(SPEC_PATH.say(key="base", why=f"{base!r} is not the whole path of a folder"))
-        bounds = replace(SPEC, kb=settings.max_spec_kb)
+        bounds = replace(most, kb=settings.max_spec_kb)
         return await self._turn(caller, partial(how, text, name, Path(base), bounds))
 
     async def _turn(self, caller: Caller, work: Callable[[], Read]) -> Read:

@@ -27,7 +27,7 @@ from bftrainer.search.fill import NAMED
 from bftrainer.search.optuna.storage import checked
 from bftrainer.search.study import Sampler, Stopping, StoppingKind, StudySpec, named_seed
 from bftrainer.spec.explain import explain
-from bftrainer.spec.located_yaml import SPEC, Document, SpecError, YamlLimits, compose
+from bftrainer.spec.located_yaml import STUDY, Document, SpecError, YamlLimits, compose
 from bftrainer.spec.parse import convert
 
 NEEDS = "a study needs at least name, trainer, space, metric, trials and budget"
@@ -39,7 +39,7 @@ def parse(
     text: str,
     name: str,
     base: Path,
-    bounds: YamlLimits = SPEC,
+    bounds: YamlLimits = STUDY,
     *,
     most: StudyBounds = MOST,
     accepted: bool = False,

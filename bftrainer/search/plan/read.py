@@ -22,7 +22,7 @@ from bftrainer.search.plan.model.experiment import (
 from bftrainer.search.plan.model.profile import ExperimentProfile
 from bftrainer.search.plan.schema import ProfileKeys, StagesFile
 from bftrainer.spec.explain import explain
-from bftrainer.spec.located_yaml import Document, SpecError, compose
+from bftrainer.spec.located_yaml import STUDY, Document, SpecError, compose
 from bftrainer.spec.parse import read
 
 SEARCH_NEEDS = f"a search needs stages, halving or hyperband; {NEEDS}"
@@ -49,13 +49,13 @@ def search(path: Path, profile_path: Path | None) -> Search:
         SpecError: a file is no valid one, or neither says how fast a trial is.
     """
     text = read(path)
-    found = compose(text, path.name, needs=SEARCH_NEEDS)
+    found = compose(text, path.name, STUDY, needs=SEARCH_NEEDS)
     study = None
     if isinstance(found.value, dict) and "trainer" in found.value:
         study = parse(text, path.name, path.absolute().parent)
     keys = ProfileKeys()
     if profile_path:
-        keys = _keys(compose(read(profile_path), profile_path.name, needs=PROFILE_NEEDS), ProfileKeys)
+        keys = _keys(compose(read(profile_path), profile_path.name, STUDY, needs=PROFILE_NEEDS), ProfileKeys)
     own = keys.profile(of_study.profile(study) if study else None)
     if not own.curve:
         where = profile_path or path
