@@ -176,6 +176,7 @@ def test_private_data_is_told_to_an_account_without_a_level() -> None:
     assert check.private_finding(config, 1000).level is Level.WARNING
     assert check.private_finding(config, 64030).level is Level.OK
     assert check.private_finding(CONFIG, 1000).level is Level.OK
+    assert check.private_finding(config, 1000, sees_all=True).level is Level.OK, "an operator"
 
 
 def test_a_clock_that_differs_is_wrong() -> None:
@@ -235,16 +236,37 @@ def test_only_site_mode_is_asked_whether_it_can_cancel_users_pilots(
     commands = Commands(tmp_path)
     commands.set("sacctmgr", "echo None")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(check.os, "geteuid", lambda: 64030)
     monkeypatch.setattr(
         check.pwd, "getpwuid", lambda uid: pwd.struct_passwd(("bft", "x", uid, uid, "", "", ""))
     )
     site = settings(mode="site", exec_prefix=("sudo", "-u", "{user}"), socket="/run/bftrainer/daemon.sock")
-    (found,) = asyncio.run(check._ending(site, CONFIG))
+    (found,) = asyncio.run(check._ending(site, CONFIG, 64030))
     assert found.level is Level.OK, "Slurm's own user"
-    (found,) = asyncio.run(check._ending(site, CONFIG.replace("64030", "9")))
+    (found,) = asyncio.run(check._ending(site, CONFIG, 999))
     assert found.level is Level.WARNING
-    assert asyncio.run(check._ending(settings(), CONFIG)) == []
+    assert asyncio.run(check._ending(settings(), CONFIG, 999)) == []
+
+
+def test_root_is_told_of_the_daemons_account_and_not_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = settings(state_dir=str(tmp_path))
+    owner = tmp_path.stat().st_uid
+    for asks, told in ((0, owner), (owner + 1, owner + 1)):
+        monkeypatch.setattr(check.os, "geteuid", lambda asks=asks: asks)
+        assert check._account(site) == told
+    monkeypatch.setattr(check.os, "geteuid", lambda: 0)
+    assert check._account(settings(state_dir=str(tmp_path / "none"))) == 0
+
+    async def run(words: list[str], *others: object) -> Answered:
+        what = words[-1]
+        config = CONFIG.replace("PrivateData             = none", "PrivateData             = jobs")
+        return Answered({"config": config, "partition": f"{BATCH}\n{BACKFILL}\n"}.get(what, ""), 0, "")
+
+    monkeypatch.setattr(check, "run", run)
+    monkeypatch.setattr(check, "_account", lambda settings: 999)
+    found = {one.check: one.level for one in asyncio.run(check.check(site))}
+    assert found["slurm PrivateData"] is Level.WARNING, "from root it would hide nothing"
 
 
 def test_a_daemon_warns_of_processes_that_outlive_their_pilots() -> None:

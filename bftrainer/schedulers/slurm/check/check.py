@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from bftrainer.errors import SchedulerError
-from bftrainer.model.finding import Finding, not_checked, ok, warning, wrong
+from bftrainer.model.finding import Finding, Level, not_checked, ok, warning, wrong
 from bftrainer.schedulers.slurm.check import mixed_gpus, private, versions
 from bftrainer.schedulers.slurm.check.heterogeneous import heterogeneous
 from bftrainer.schedulers.slurm.check.partitions import (
@@ -46,20 +46,31 @@ async def check(settings: Settings) -> list[Finding]:
             "start the check where Slurm's commands work, as the daemon's account; SLURM_CONF may be missing"
         )
         return [wrong("slurm", str(error), remedy)]
-    known = of_config(config)
+    known, uid = of_config(config), _account(settings)
+    ending = await _ending(settings, config, uid)
+    sees_all = any(one.level is Level.OK for one in ending)
     return [
         *versions.version_findings(settings, known, partitions, await _qos(settings, known)),
         *partition_findings(settings, known, partitions),
         *hook_findings(known),
         *config_findings(known),
         *process_findings(known),
-        private_finding(config, os.geteuid()),
+        private_finding(config, uid, sees_all=sees_all),
         *await _gpus(settings, partitions),
         await heterogeneous(settings, known, partitions),
-        *await _ending(settings, config),
+        *ending,
         clock_finding(config, time.time()),
         *await _reservations(settings),
     ]
+
+
+def _account(settings: Settings) -> int:
+    """The daemon's account: who owns its folder, where root asks for it; else who asks."""
+    asks = os.geteuid()
+    try:
+        return settings.state_dir.stat().st_uid if asks == 0 else asks
+    except OSError:
+        return asks
 
 
 async def _asked(settings: Settings, *words: str) -> str:
@@ -141,11 +152,12 @@ def _is_slow(parameter: str) -> bool:
     return name in ("defer", "defer_batch")
 
 
-def private_finding(config: str, uid: int) -> Finding:
-    """Whether PrivateData hides from this account what main jobs wait for. Pure."""
-    hidden = private.hidden(config, uid)
+def private_finding(config: str, uid: int, *, sees_all: bool = False) -> Finding:
+    """Whether PrivateData hides from the daemon's account what main jobs wait for; from one that `sees_all`
+    it hides nothing. Pure."""
+    hidden = () if sees_all else private.hidden(config, uid)
     if not hidden:
-        return ok("slurm PrivateData", "hides nothing from this account")
+        return ok("slurm PrivateData", "hides nothing from the daemon's account")
     return warning(
         "slurm PrivateData",
         f"PrivateData={','.join(hidden)} hides main jobs from an account without a level",
@@ -153,13 +165,13 @@ def private_finding(config: str, uid: int) -> Finding:
     )
 
 
-async def _ending(settings: Settings, config: str) -> list[Finding]:
-    """Whether our own account may end pilots of users. Only site mode has any."""
+async def _ending(settings: Settings, config: str, uid: int) -> list[Finding]:
+    """Whether the daemon's account may end pilots of users. Only site mode has any."""
     if not settings.exec_prefix:
         return []
-    if private.is_slurms_own(config, os.geteuid()):
+    if private.is_slurms_own(config, uid):
         return [ending_finding("Administrator")]
-    user = pwd.getpwuid(os.geteuid()).pw_name
+    user = pwd.getpwuid(uid).pw_name
     words = ["sacctmgr", "-n", "-P", "show", "user", user, "format=AdminLevel"]
     try:
         done = await run(words, environment(os.environ), settings.command_timeout_s)
@@ -173,11 +185,12 @@ def ending_finding(level: str, unknown: str = "") -> Finding:
     not known. Pure."""
     check = "slurm cancelling"
     if level in private.SEES_ALL:
-        return ok(check, "this account may cancel every user's pilots itself")
+        return ok(check, "the daemon's account may cancel every user's pilots itself")
     asked = f" (asking for its level: {unknown})" if unknown else ""
     return warning(
         check,
-        "this account can cancel a user's pilot as that user only, and a user can kill what runs as it: "
+        "the daemon's account can cancel a user's pilot as that user only, and a user can kill what runs as "
+        "it: "
         f"then main jobs wait for the pilot's time limit at worst{asked}",
         "make the daemon's account an operator: sacctmgr modify user NAME set adminlevel=operator; "
         "docs/slurm-conf.md says what else that allows",
