@@ -116,7 +116,8 @@ GRADIENT_HOOKS = Diagnostic(
     "Clip, scale or add noise in optimizer.register_step_pre_hook(...), or give elastic.Run(clip_norm=...). "
     "A hook that only reads may stay",
     "Such a hook sees this node's own gradients, of its share of the samples. One that changes them makes "
-    "the step depend on the number of nodes. The optimiser's hook has the average.",
+    "the step depend on the number of nodes. The optimiser's hook has the average. Noise has to be the same "
+    "on all nodes: draw it from a generator that is seeded by run.position.step.",
 )
 OPTIMIZER_TWICE = Diagnostic(
     117,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -62,7 +63,8 @@ class RunEvaluation:
 
         Args:
             data: as for the run; a DataLoader's batch size and collation are taken over.
-            measure: figures by name, each the mean over the batch's samples.
+            measure: figures by name, each the mean over the batch's samples. Batches are the same on any
+                number of nodes.
             batch_size: at most so many samples at once; the run's own by default.
             collate: as for the run.
             most_s: longer, and the node is taken for hung.
@@ -88,7 +90,7 @@ def evaluated(
     """
     if group.rank not in ranks:
         ranks = [group.rank]
-    parts = _cut(source.length, len(ranks))
+    parts = _cut(source.length, len(ranks), source.batch_size)
     mine = _sums(source, measure, parts[ranks.index(group.rank)])
     try:
         total = _exchanged(mine, group, ranks, within_s)
@@ -160,6 +162,9 @@ def _added(parts: Sequence[Sums]) -> Sums:
     return {name: sum(part.get(name, 0.0) for part in parts) for name in names}
 
 
-def _cut(length: int, parts: int) -> list[range]:
-    """The data set in contiguous parts."""
-    return [range(i * length // parts, (i + 1) * length // parts) for i in range(parts)]
+def _cut(length: int, parts: int, batch: int) -> list[range]:
+    """The data set in contiguous parts of whole batches: they are the same on any number of nodes, and so is
+    the mean of a figure that is no mean over samples, such as F1 or a root of a mean square."""
+    count = -(-length // batch)
+    ends = [min(i * count // parts * batch, length) for i in range(parts + 1)]
+    return [range(start, end) for start, end in pairwise(ends)]

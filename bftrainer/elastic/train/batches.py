@@ -168,8 +168,8 @@ class IndexedBatches(Batches):
             self._begin_ahead()
 
     def _begin_ahead(self) -> None:
-        """Worker processes begin to fetch at the present step. As a DataLoader's own do, they see the data
-        set as it is now, and last to the end of the epoch, or longer where they are persistent."""
+        """Worker processes begin to fetch at the present step. They see the data set as it is now, and last
+        to the end of the epoch. Persistent ones would see it as it was at the last change of nodes."""
         self._fetched = self._position.epoch
         self._ahead = self._source.stream(self._coming(self._position))
 
@@ -221,15 +221,15 @@ class IndexedBatches(Batches):
     def fetch(self, epoch: int, part: MicroBatch) -> Any:
         """As `Batches.fetch`."""
         if self._ahead is not None:
-            if epoch != self._fetched and not self._source.lasting:
+            if epoch != self._fetched:
                 self._begin_ahead()
             return next(self._ahead)
         return self._source.fetch(self._source.indices(epoch, part.start, part.stop))
 
     def _coming(self, position: Position) -> Iterator[list[int]]:
-        """The indices of all micro-batches from here on, as long as members and workers stay the same."""
+        """The indices of the epoch's micro-batches from here on, as long as members stay the same."""
         epoch = position.epoch
-        while not self.complete(position) and (self._source.lasting or position.epoch == epoch):
+        while not self.complete(position) and position.epoch == epoch:
             mine = self._cut(position, self._source.length)
             for part in self.parts(mine):
                 yield self._source.indices(position.epoch, part.start, part.stop)

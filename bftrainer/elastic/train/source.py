@@ -74,17 +74,12 @@ class Source:
         self._collate = collate or (self._loader.collate_fn if self._loader else default_collate)
         self._shuffles = self._loader is None or isinstance(self._loader.sampler, RandomSampler)
         self._from_before = open_sockets()
-        self._order = lru_cache(maxsize=2)(self._permuted)  # workers may be an epoch ahead
+        self._order = lru_cache(maxsize=1)(self._permuted)
 
     @property
     def ahead(self) -> bool:
         """Whether worker processes fetch batches ahead."""
         return self._loader is not None and self._loader.num_workers > 0
-
-    @property
-    def lasting(self) -> bool:
-        """Whether these outlast an epoch, and so do not see how the script changes its data set after one."""
-        return self._loader is not None and self._loader.persistent_workers
 
     def indices(self, epoch: int, start: int, stop: int) -> list[int]:
         """The data set's indices at [start, stop) of an epoch's permutation."""
