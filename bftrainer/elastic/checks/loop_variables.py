@@ -1,20 +1,24 @@
 """Variables of a script that change while its loop trains, and that the run does not have.
 
-They are found in the frame of the loop alone: counts, best values, averages that the script keeps by hand,
-and hidden states, which one turn of the loop leaves to the next.
+They are found in the frame of the loop, in the script's frames around it, and in objects of the script's own
+classes: counts, best values, averages that the script keeps by hand, and hidden states, which one turn of the
+loop leaves to the next.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import torch
+from torch.utils.data import Dataset
 
 from bftrainer.elastic.loop.observers import StepObserver
 from bftrainer.elastic.process import warnings
-from bftrainer.elastic.process.warnings import script_frame
+from bftrainer.elastic.process.warnings import LIBRARIES, script_frame
 from bftrainer.elastic.state.training_state import Stateful, TrainingState
 from bftrainer.messages.loop import LOOP_VARIABLES
 
@@ -23,10 +27,14 @@ AFTER = (20, 200)
 FEW = 4
 """So many entries of a container are compared, and so many names are told."""
 SPREAD = 64
+DEEP = 2
+"""So deep objects of the script's own classes are followed: the patience of a stopper of a trainer."""
+INSTALLED = ("site-packages", "dist-packages")
 PYTORCHS = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
-FROM_NONE: Mapping[Hashable, tuple[Hashable, ...]] = {"none": ("number", "tuple", "list")}
-"""What a variable that was None is as a best value or a hidden state; a tensor is more often a batch or a
-loss."""
+STATE = "state"
+"""A tensor of several dimensions with a gradient: what a model gave, such as a hidden state."""
+FROM_NONE = ("number", "tuple", "list", STATE)
+"""What a best value or a hidden state is that was None; other tensors are more often a batch."""
 
 
 class ChangingVariables(StepObserver):
@@ -67,8 +75,9 @@ class LoopVariables:
     def beside(cls, parts: Iterable[Stateful]) -> LoopVariables:
         """Those beside the parts of a run, which survive."""
         known = list(parts)
-        weights = [p for part in known if isinstance(part, torch.nn.Module) for p in part.parameters()]
-        return cls([*known, *weights], [part for part in known if not isinstance(part, PYTORCHS)])
+        models = [part for part in known if isinstance(part, torch.nn.Module)]
+        kept = [each for m in models for each in (*m.modules(), *m.parameters(), *m.buffers())]
+        return cls([*known, *kept], [part for part in known if not isinstance(part, PYTORCHS)])
 
     def stepped(self) -> str:
         """Count a step of this process; the warning if it is time to look and something new has changed."""
@@ -81,11 +90,12 @@ class LoopVariables:
         names = [
             name
             for name, (kind, was) in self._before.items()
-            if name in now and now[name][0] in (kind, *FROM_NONE.get(kind, ())) and now[name][1] != was
+            if name in now and _goes_on(kind, now[name][0]) and now[name][1] != was
         ]
         if names:
             kept = set(self._kept())
-            names = [name for name in names if not {("", now[name]), (name, now[name])} & kept]
+            last = {name: name.rpartition(".")[2] for name in names}
+            names = [name for name in names if not {("", now[name]), (last[name], now[name])} & kept]
         new = sorted(set(names) - self._told)
         self._told |= set(new)
         more = f" and {len(new) - FEW} more" if len(new) > FEW else ""
@@ -94,20 +104,57 @@ class LoopVariables:
     def _kept(self) -> Iterator[tuple[str, Hashable]]:
         """What the script's own parts give as their state: a variable that is the same there is kept, even
         if its object is another. A whole number may be the same by chance, so its name counts, too."""
-        for part in self._own:
-            state: object = part.state_dict()
+        states: list[object] = [part.state_dict() for part in self._own]
+        for state in states:  # of a part, or of an object within it
             for name, value in state.items() if isinstance(state, Mapping) else ():
                 yield str(name) if isinstance(value, int) else "", _fingerprint(value, self._known)
+                states += [value] if isinstance(value, Mapping) else []
 
     def _found(self) -> Iterator[tuple[str, tuple[Hashable, Hashable]]]:
         if self._frame is None:
             return
-        for namespace in (self._frame.f_globals, self._frame.f_locals):
-            for name, value in list(namespace.items()):
-                if name[:1] != "_" and id(value) not in self._known:
-                    fingerprint = _fingerprint(value, self._known)
-                    if fingerprint is not None:
-                        yield name, fingerprint
+        seen = set[int]()
+        for names in (self._frame.f_globals, *reversed(list(_locals(self._frame)))):
+            yield from self._within(names, "", DEEP, seen)
+
+    def _within(
+        self, names: Mapping[str, Any], path: str, deep: int, seen: set[int]
+    ) -> Iterator[tuple[str, tuple[Hashable, Hashable]]]:
+        for name, value in list(names.items()):
+            if name[:1] == "_" or id(value) in self._known:
+                continue
+            if (fingerprint := _fingerprint(value, self._known)) is not None:
+                yield path + name, fingerprint
+            if deep and id(value) not in seen and _is_own(type(value).__module__):
+                seen.add(id(value))
+                inner = self._within(getattr(value, "__dict__", {}), f"{path}{name}.", deep - 1, seen)
+                numbers = isinstance(value, Dataset)  # what else it keeps is more often a cache
+                yield from (each for each in inner if not numbers or each[1][0] == "number")
+
+
+def _locals(frame: FrameType | None) -> Iterator[Mapping[str, Any]]:
+    """The variables of a function of the script, and of those that have called it."""
+    while frame is not None and _is_own(str(frame.f_globals.get("__name__"))):
+        if frame.f_locals is not frame.f_globals:
+            yield frame.f_locals
+        frame = frame.f_back
+
+
+def _is_own(module: str) -> bool:
+    """Whether a module is the script's, or of a folder beside it: neither installed nor PyTorch or Python."""
+    if module == "__main__":
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if not file or any(each in file for each in INSTALLED):
+        return False
+    return module.partition(".")[0] not in {*LIBRARIES, *sys.stdlib_module_names}
+
+
+def _goes_on(before: Hashable, now: Hashable) -> bool:
+    """Whether a variable of a kind may keep, in another, what it was: zeros become a hidden state."""
+    if now == STATE:
+        return before == "none" or (isinstance(before, tuple) and len(before) > 1)
+    return now == before or (before == "none" and now in FROM_NONE)
 
 
 def _fingerprint(value: Any, known: Collection[int], depth: int = 1) -> tuple[Hashable, Hashable] | None:
@@ -119,12 +166,17 @@ def _fingerprint(value: Any, known: Collection[int], depth: int = 1) -> tuple[Ha
     elif type(value) in (int, float):
         found = "number", repr(value)  # NaN is what it was
     elif isinstance(value, torch.Tensor):
-        if value.requires_grad and not value.is_leaf:  # a loss: what is kept from turn to turn is detached
+        result = value.requires_grad and not value.is_leaf
+        if result and value.dim() < 2:  # a loss: what is kept from turn to turn is detached
             return None
         flat = value.detach().reshape(-1)
-        found = tuple(value.shape), repr(flat[:: len(flat) // SPREAD + 1].tolist())
+        found = STATE if result else tuple(value.shape), repr(flat[:: len(flat) // SPREAD + 1].tolist())
     elif isinstance(value, torch.nn.Module):
-        own = [p for p in value.parameters() if id(p) not in known][:FEW]
+        weights, buffers = (
+            [each for each in tensors if id(each) not in known][:FEW]
+            for tensors in (value.parameters(), value.buffers())
+        )
+        own = [*weights, *buffers]
         found = ("module", tuple(_fingerprint(each, known, 0) for each in own)) if own else None
     elif depth and isinstance(value, Mapping):
         found = "mapping", (len(value), *_entries(list(value.values()), known))

@@ -66,6 +66,102 @@ def hidden_states() -> str:
     return watched.changed()
 
 
+class Stopper:
+    """As many scripts have it: it remembers the best figure, and how often there was none."""
+
+    def __init__(self) -> None:
+        self.best, self.waited = 9.0, 0
+
+
+class Targets(torch.nn.Module):
+    """A loss that keeps a target for each sample, beside its parameters and buffers."""
+
+    seen: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.target = torch.zeros(4, 2)
+        self.register_buffer("seen", torch.zeros(4))
+
+
+class Graded(torch.utils.data.Dataset[torch.Tensor]):
+    """A data set with a level, and samples that it has read already."""
+
+    def __init__(self) -> None:
+        self.level, self.cache = 0, {0: torch.zeros(2)}
+
+
+class OwnTrainer:
+    """A class that trains, as scripts without a framework have it."""
+
+    def __init__(self) -> None:
+        self.model, self.stopper, self.history = MODEL, Stopper(), [1.0]
+
+    def fit(self) -> str:
+        watched = LoopVariables.beside([MODEL])
+        for x in torch.ones(3, 2, 2):
+            self.loss = float(x.sum())
+            self.history.append(self.loss)
+            self.stopper.waited += 1
+            with torch.no_grad():
+                self.model.weight.add_(x.sum())
+        return watched.changed()
+
+
+def hidden_states_that_are_tensors() -> str:
+    """As of a GRU, from none or from zeros; what the model gave before the loop is replaced."""
+    hidden, zeros, out = None, torch.zeros(2, 1), MODEL(torch.ones(2, 2))
+    watched = LoopVariables(KNOWN)
+    for x in torch.rand(3, 2, 2):
+        hidden, zeros = None if hidden is None else hidden.detach(), zeros.detach()
+        out = MODEL(x)
+        hidden, zeros = out + (0 if hidden is None else hidden), out + zeros
+    return watched.changed()
+
+
+def attributes_of_a_trainer() -> str:
+    return OwnTrainer().fit()
+
+
+def a_loss_and_a_data_set() -> str:
+    criterion, data = Targets(), Graded()
+    watched = LoopVariables.beside([MODEL])
+    for i in range(3):
+        criterion.target[i] = 1.0
+        criterion.seen[i] += 1
+        data.level += 1
+        data.cache[i] = torch.ones(2)
+    return watched.changed()
+
+
+def what_a_hook_changes() -> str:
+    """The loop is in a function that the script calls, and the hook's variable in the calling one."""
+    waited = 0
+
+    def look() -> None:
+        nonlocal waited
+        waited += 1
+
+    def loop() -> str:
+        watched = LoopVariables.beside([MODEL])
+        look()
+        return watched.changed()
+
+    return loop()
+
+
+def layers_of_the_model() -> str:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    norm, counts = model[1], Stopper()
+    watched = LoopVariables.beside([model, Keeps(lambda: {"counts": {"waited": counts.waited}})])
+    model(torch.rand(3, 2))
+    with torch.no_grad():
+        for p in norm.parameters():
+            p.add_(1)
+    counts.waited += 1
+    return watched.changed()
+
+
 @pytest.mark.parametrize(
     ("script", "names"),
     [
@@ -74,6 +170,11 @@ def hidden_states() -> str:
         (nothing, ""),
         (a_loss_of_before, "average"),
         (hidden_states, "best, hidden, later"),
+        (hidden_states_that_are_tensors, "hidden, zeros"),
+        (attributes_of_a_trainer, "self.history, self.stopper.waited"),
+        (a_loss_and_a_data_set, "criterion, criterion.target, data.level"),
+        (what_a_hook_changes, "waited"),
+        (layers_of_the_model, ""),
     ],
 )
 def test_what_changes_is_named(script: Callable[[], str], names: str) -> None:
