@@ -60,7 +60,7 @@ def test_horovods_workers_have_a_gpu_each_and_take_another_one_in() -> None:
     with running(always("a"), "--gpus", "3", share="gpu") as site:
         other = submit(site, "other", 1, weight=9.0)
         where = submit(site, "pair", 3, script="seat_horovod.py", launcher="horovod")
-        site.until(lambda: len(seats(where, 2)) == 2, LONG_S, "both train")
+        site.until(lambda: seats(other, 1) and len(seats(where, 2)) == 2, LONG_S, "both train")
         devices = [*seats(where, 2).values(), *seats(other, 1).values()]
         assert sorted(devices) == ["0", "1", "2"], "each worker has a device of its own"
         site.client.call("DELETE", "trainers/other")
