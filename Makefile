@@ -79,7 +79,7 @@ nightly: install  ## All of make test, and in two hours more what takes longer t
 night-tests: install slurm chromium
 	$(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m nightly tests/contract tests/integration
 night-cluster: install slurm
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m nightly tests/cluster
+	$(BIN)/python -m pytest -m nightly tests/cluster
 night-hostile:
 	@$(MAKE) hostile FUZZ=300 ATTACKS=nightly
 night-soak:

@@ -442,7 +442,7 @@ def test_a_pilot_that_ignores_its_end_does_not_keep_its_node_for_the_kill_wait(
     run(schedulers(clean, tmp_path, template=Template(template)), scenario)
 
 
-@pytest.mark.nightly  # beside other clusters on two cores, slurmd takes a minute at times to end such steps
+@pytest.mark.nightly  # alone: beside other clusters slurmd takes a minute at times to end such steps
 def test_steps_that_a_user_adds_to_its_pilot_do_not_keep_the_node_for_the_kill_wait(
     clean: Testbed, tmp_path: Path
 ) -> None:
