@@ -25,7 +25,7 @@ def command(config: Path | None, state_dir: str | None, as_json: bool, long: boo
     """Show every node: idle or busy and why, its pilot, and the trainer that has it.
 
     Until is when a job or a reservation is expected to take the node. Where a main job has it, until is when
-    that job ends at the latest.
+    that job ends at the latest; in quarantine, when a pilot is tried there again.
 
     With --long, phase is where a node is in its life with bftrainer, and since when. First it is free (in the
     pool, without a pilot), ordered, starting, or up. Then it is releasing (its workers leave) or clearing

@@ -83,7 +83,8 @@ class PilotEnd:
 class NodeRecord:
     """One node's life at present. `since`: when its phase began. `pooled`: whether trainers may get it.
 
-    `until`: when the scheduler will probably take a node of the pool, or when a rest ends; None: not known.
+    `until`: when the scheduler will probably take a node of the pool, or when a rest or a quarantine ends;
+    None: not known.
     `handed`: when it went to a main job; `taken`: whether the scheduler has taken it itself.
     """
 

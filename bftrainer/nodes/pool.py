@@ -112,8 +112,8 @@ def reconciled(records: Records, snapshot: Snapshot) -> tuple[Records, tuple[Eff
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """On what terms nodes are ours. `given_up` nodes leave and do not join; main jobs are to get those of
-    them that are `claimed`, and on those that are `barred` pilots have failed, with the reason. No node joins
-    while `closed`."""
+    them that are `claimed`, and on those that are `barred` pilots have failed, with the reason, and are not
+    `retried` before then (Unix s). No node joins while `closed`."""
 
     debounce_s: float = 0.0
     min_hole_s: float = 0.0
@@ -122,6 +122,7 @@ class Terms:
     given_up: frozenset[str] = frozenset()
     claimed: frozenset[str] = frozenset()
     barred: Mapping[str, str] = field(default_factory=dict)
+    retried: Mapping[str, float] = field(default_factory=dict)
 
 
 def polled(records: Records, snapshot: Snapshot, terms: Terms) -> tuple[Records, tuple[Effect, ...]]:
@@ -249,7 +250,8 @@ def _next(one: NodeRecord | None, node: Node, terms: Terms, now: float) -> NodeR
     if one is None or one.pilot is None:
         if node.name in terms.barred:
             one = one or new_record(node.name, NodePhase.QUARANTINED, now)
-            return moved(one, NodePhase.QUARANTINED, now, reason=terms.barred[node.name], idle_since=None)
+            why, until = terms.barred[node.name], terms.retried.get(node.name)
+            return moved(one, NodePhase.QUARANTINED, now, reason=why, until=until, idle_since=None)
         if one is not None and one.handed is not None and now - one.handed < terms.rejoin_s:
             until = one.handed + terms.rejoin_s
             return one if one.until == until else replace(one, until=until)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from bftrainer.model.backoff import backoff_s
 from bftrainer.ports import Clock
@@ -71,6 +72,11 @@ class Failures:
         if self.failed.until > now:
             return self.failed.reason
         return self.short.reason if self.short.until > now and self.short.count > 1 else ""
+
+    def blames_until(self, now: float) -> float:
+        """Until when; 0.0 if this user gets one there."""
+        short = self.short.until if self.short.count > 1 else 0.0
+        return max(self.failed.until, short) if self.blames(now) else 0.0
 
 
 @dataclass(slots=True)
@@ -166,6 +172,15 @@ class Quarantine:
             for node, own in blamed.items()
             if "" in own or users <= own.keys()
         }
+
+    def retried(self) -> dict[str, float]:
+        """Node -> when a pilot is first tried again there (Unix s), of those that `nodes` names at least."""
+        now, of_users, of_all = self.clock.now(), dict[str, float](), dict[str, float]()
+        for (node, user), met in self._met.items():
+            if until := met.blames_until(now):
+                found = of_users if user else of_all
+                found[node] = min(until, found.get(node, inf))
+        return of_users | of_all
 
     def allows(self, node: str, user: str) -> bool:
         """Whether a user may have a pilot on a node now, as far as its own pilots count."""

@@ -97,6 +97,7 @@ class NodesState:
             given_up=given_up | kept,
             claimed=claimed,
             barred=self._pilots.quarantine.nodes(),
+            retried=self._pilots.quarantine.retried(),
         )
         self._pilots.records, effects = pool.polled(self.records, snapshot, terms)
         for effect in effects:

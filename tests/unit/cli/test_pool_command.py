@@ -44,3 +44,10 @@ def test_a_node_shows_its_phase_and_since_when(monkeypatch: pytest.MonkeyPatch) 
     assert "up " not in CliRunner().invoke(pool_command.command, []).stdout
     rows = json.loads(CliRunner().invoke(pool_command.command, ["--json"]).stdout)["nodes"]
     assert [(row["phase"], row["since"]) for row in rows] == [(None, None), ("up", 1.8e9)]
+
+
+def test_a_node_in_quarantine_has_the_time_of_the_next_try_unless_a_job_has_it() -> None:
+    bad = NodeRecord(name="n1", phase=NodePhase.QUARANTINED, since=1.8e9, until=1.8e9 + 20)
+    for job, until in (("", 1.8e9 + 20), ("7", 1.9e9)):
+        node = Node(name="n1", state=NodeState.BUSY, job=job, ends=1.9e9, until=1.8e9 + 60)
+        assert node_view(node, bad, idle=False, why="", pilot=None)["until"] == until

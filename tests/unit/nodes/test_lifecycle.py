@@ -86,6 +86,13 @@ def barred(records: Records) -> Records:
     return after(records, poll(20.0), given_up=frozenset("n"), barred={"n": "bad"})[0]
 
 
+def test_a_quarantined_node_says_until_when() -> None:
+    records = after(Records(), poll(10.0), barred={"n": "bad"}, retried={"n": 15.0})[0]
+    records = after(records, poll(11.0), barred={"n": "bad"}, retried={"n": 21.0})[0]
+    one = records.nodes["n"]
+    assert (one.phase, one.since, one.until, one.reason) == (NodePhase.QUARANTINED, 10.0, 21.0, "bad")
+
+
 def drop(records: Records) -> Records:
     return lifecycle.dropped(records, "n", 20.0)[0]
 

@@ -84,6 +84,20 @@ def test_a_node_on_which_all_users_there_are_fail_is_left_alone() -> None:
     assert world.quarantine.nodes() == {}
 
 
+def test_until_when_a_node_is_left_alone_is_known() -> None:
+    world = World()
+    world.quarantine.fails("n1", "eve", "its agent did not report")
+    world.time += 1.0
+    world.quarantine.fails("n1", "ann", "its agent did not report")
+    world.quarantine.ends_soon("n2", "eve")
+    world.quarantine.node_fails("n3", "no such node")
+    begun = world.time
+    assert world.quarantine.retried() == {"n1": begun - 1.0 + BACKOFF_S, "n3": begun + BACKOFF_S}
+    world.time = begun - 1.0 + BACKOFF_S
+    assert world.quarantine.nodes().keys() == {"n3"}, "eve is tried again on n1"
+    assert world.quarantine.retried() == {"n1": begun + BACKOFF_S, "n3": begun + BACKOFF_S}
+
+
 def test_a_user_whose_pilots_fail_often_gets_none_for_longer_and_longer() -> None:
     world, waits = World(), []
     for _ in range(4):

@@ -74,7 +74,7 @@ def _node(facts: NodeFacts, why: str, *, named: bool) -> FeedNodeView:
         "state": state_of(node, idle=facts.idle, why=why).value,
         "why": why,
         "job": node.job,
-        "until": until_of(node),
+        "until": until_of(node, life),
         "phase": life.phase.value if life else None,
         "since": life.since if life else None,
         "gpus": node.gpus,

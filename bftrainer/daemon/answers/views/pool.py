@@ -10,14 +10,14 @@ from bftrainer.daemon.answers.views.trainers import RunningView
 from bftrainer.model.machine import Node, NodeState
 from bftrainer.model.problem import Plan
 from bftrainer.model.trainer import Trainer
-from bftrainer.nodes.lifecycle import NodeRecord
+from bftrainer.nodes.lifecycle import NodePhase, NodeRecord
 
 
 class NodeStateView(TypedDict):
     """What every view of a node says. `why`: what keeps it out of the pool; `job`: the main job that has it,
     of several the last one; `until`: when that ends at the latest, by its time limit, or, without a job, when
-    one is to take the node; `phase`: where it is in its life with us, `since` when (Unix seconds); None: it
-    is the main scheduler's."""
+    one is to take the node, or when its quarantine ends; `phase`: where it is in its life with us, `since`
+    when (Unix seconds); None: it is the main scheduler's."""
 
     node: str
     state: str
@@ -95,7 +95,7 @@ def node_view(
         "state": state_of(info, idle=idle, why=why),
         "why": why,
         "job": info.job,
-        "until": until_of(info),
+        "until": until_of(info, life),
         "phase": life.phase.value if life else None,
         "since": life.since if life else None,
         "pilot": pilot,
@@ -117,9 +117,11 @@ def state_of(info: Node, *, idle: bool, why: str) -> NodeState:
     return NodeState.UNUSED if why else NodeState.IDLE
 
 
-def until_of(info: Node) -> float | None:
+def until_of(info: Node, life: NodeRecord | None) -> float | None:
     """Return until when a node is expected to be as it is now; None: it is not known."""
-    return info.ends if info.job else info.until
+    if info.job:
+        return info.ends
+    return life.until if life is not None and life.phase is NodePhase.QUARANTINED else info.until
 
 
 def with_trainers(node: NodeView, holders: Sequence[Trainer], may_see: Callable[[str], bool]) -> NodeView:
