@@ -124,4 +124,15 @@ def _output(shown: dict[str, Any], ends: dict[str, int]) -> dict[str, dict[str, 
         found = worker_output.added(folder, ends, of=of)
     else:
         found = worker_output.last_lines(folder, LINES, of=of)
-    return {name: {"text": part.text, "end": part.end} for name, part in found.items()}
+    return {
+        name: {"text": part.text, "end": part.end, "at": _printed_at(folder / f"{name}.log")}
+        for name, part in found.items()
+    }
+
+
+def _printed_at(path: Path) -> float | None:
+    """When something was last printed there (Unix s); None: not known."""
+    try:
+        return path.lstat().st_mtime
+    except OSError:  # it has just been removed
+        return None

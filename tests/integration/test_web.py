@@ -80,7 +80,11 @@ def told(site: Site) -> tuple[int, int]:
 def test_the_map_follows_nodes_that_come_and_go(site: Site, page: Browser) -> None:
     page.view("nodes")
     page.until(lambda: counts(page) == told(site) == (4, 0), "the page shows what the daemon says")
-    page.shows(f"By user: {site.trainer('good')['user']} 4.", "Which nodes are not ours, and why")
+    page.shows(
+        "6 nodes: 4 train, 0 start for trainers",
+        f"By user: {site.trainer('good')['user']} 4.",
+        "Which nodes are not ours, and why",
+    )
     slider = "const s = document.querySelector('input[type=range]'); return [s.value, s.max]"
     assert len(set(page.script(slider))) == 1, "the slider stands at the right when the map shows now"
     site.change(take=NODES[:2])
@@ -93,7 +97,7 @@ def test_the_map_follows_nodes_that_come_and_go(site: Site, page: Browser) -> No
     site.change(give=NODES)
     page.until(lambda: counts(page) == told(site) == (4, 2), "nodes have come")
     page.script("document.querySelector('canvas').dispatchEvent(new KeyboardEvent('keydown', {key: 'Home'}))")
-    page.shows("r1n1: ")
+    page.shows("r1n1: ", "what happened there")
     page.script(
         "[...document.querySelectorAll('button')].find(b => b.textContent.startsWith('Load')).click()"
     )
@@ -118,7 +122,10 @@ def test_each_view_shows_what_the_daemon_says(site: Site, page: Browser) -> None
     page.shows("which is proven", "good gets 3", plan["plan"]["allocator"], "are proven to be optimal")
     page.enter("search", "small")
     page.until(lambda: "small gets 1" in page.text() and "good gets 3" not in page.text(), "it is searched")
-    page.shows("Since ", "nodes joined", "1 failed")
+    page.shows("Since ", "nodes joined", "1 failed", "The last plan (")
+    page.view("decisions/r1n1")
+    page.shows("r1n1, r1n2, r1n3, r2n1 joined")
+    assert page.script("return document.getElementById('planned').disabled"), "all that happened is told"
     named = page.script("return [...document.querySelectorAll('nav a')].map((a) => [a.hash, a.innerText])")
     assert ["#/host", "main jobs"] in named
     page.view("trainer/1")
@@ -126,11 +133,14 @@ def test_each_view_shows_what_the_daemon_says(site: Site, page: Browser) -> None
     page.shows("3 train: r1n1", "more nodes", "it has as many as it may have (3)", "did 0 steps again")
     page.shows("last pause", "from 1 to 3 nodes", "1 of 1: 1.0 times the samples/s", "noise of the gradients")
     page.view(f"trainer/{site.trainer('wrong')['id']}")
-    page.shows("failed: exit code 1", "about to divide")
+    page.shows("failed: exit code 1", "about to divide", ", last printed ")
     page.view("host")
-    page.shows("Idle nodes left to main jobs", "auto", "the scheduler answers", "node-hours in the pool")
+    page.shows(
+        "Idle nodes left to main jobs", "auto", "the scheduler answers", "The trainers that you see used"
+    )
+    page.shows("without our pilots now")
     page.view("studies")
-    page.shows("search", "node-hours")
+    page.shows("search", "node-hours", "under way")
     page.view("studies/1")
     page.shows("Rungs", "Parameters", "forecast")
     assert page.complaints() == [], "nothing fails, and the policy refuses nothing"
@@ -172,12 +182,60 @@ def test_an_axis_has_few_marks_whatever_a_script_reports(
             "ben gets no pilots for a while: n6 was not free; ann gets no pilots for a while on n8; "
             "who gets no pilots for a while has changed",
         ),
+        # what the daemon itself leaves to main jobs, the main scheduler has not taken
+        (
+            """decisions.js').then((m) => m.happened({kind: 'NodesChanged', data: {joined: [],
+            left: ['a', 'b', 'c'], vacated: ['b', 'c'], reason: 'poll', jobs: {9: ['c']}}}))""",
+            "a, c left, taken back by the main scheduler for main job 9 (c), b left, given up by the daemon",
+        ),
+        # workers stop without a plan where their user gets no pilots; they start again with the next one
+        (
+            """decisions.js').then((m) => m.paired([
+            {id: 1, kind: 'PlanDue', data: {}, actions: [], plan: {allocation: {7: ['a', 'b']}}},
+            {id: 2, kind: 'UsersBarred', data: {users: {ann: 'n6 was not free'}}, plan: null,
+            actions: [{kind: 'StopWorker', trainer: 7, data: {node: 'a'}}]},
+            {id: 3, kind: 'PlanDue', data: {left: 2}, actions: [], pool_size: 2,
+            plan: {allocation: {7: ['a', 'b']}, proven: true, objective: 1}}]).slice(1)
+            .map(([event, before]) => [m.sentence(event, before, (id) => `t${id}`),
+            ...['a', 'b'].map((node) => m.concerns(event, before, node))].join(' '))
+            .join(' | '))""",
+            "ann gets no pilots for a while: n6 was not free. So t7 goes from 2 to 1. true false | it was "
+            "time to share anew. Of 2 in the pool, t7 goes from 1 to 2; the objective is 1, and no other "
+            "split is better, which is proven. true false",
+        ),
+        # the last plan comes first
+        (
+            """decisions.js').then((m) => m.summary([
+            {time: 1, plan: {allocator: 'knapsack', solve_s: 0.004, proven: true}},
+            {time: 2, plan: {allocator: 'milp', solve_s: 0.002, proven: false, fallback: 'its time was up'}}])
+            .replace(/[(].*?[AP]M/, '('))""",
+            "The last plan (, milp) took 2 ms, and is not proven to be optimal: its time was up. "
+            "The last 2 took 4 ms",
+        ),
+        # idle nodes that are not in the pool yet, and how long a quarantine lasts
+        (
+            """node_tables.js').then((m) => m.notOurs([['a', 'idle', 'free'], ['b', 'idle', 'clearing'],
+            ['c', 'idle', null], ['d', 'unused', 'quarantined', 5]].map(([node, state, phase, until]) =>
+            ({node, state, phase, until, why: '', role: null}))).map((one) => [one.names, one.state, one.why,
+            one.ends].join(' ')).join('; '))""",
+            "b unused its pilot has ended, and is cleared away ; c unused idle since a moment: it joins "
+            "soon ; d in quarantine  5",
+        ),
+        (
+            """studies.js').then((m) => m.forecast({text: 'done in 12 min', at: 100, because: 'it began'},
+            1060))""",
+            "planned 16 min ago (it began): done in 12 min",
+        ),
+        (
+            """host.js').then((m) => [0, 3].map((count) => m.verdict({affected: {count: 0},
+            unaffected: {count: 0}, all: {count}})).join(' '))""",
+            "No main job has started. No main job can have waited for us.",
+        ),
         # the longest of the members' pauses in each change
         (
             """trainer.js').then((m) => m.paid([{generation: 1, pause_s: 1, lost_steps: 2},
-            {generation: 1, pause_s: 3, lost_steps: 2}, {generation: 2, pause_s: 2, lost_steps: 0}],
-            'node'))""",
-            "2 of its nodes: it stood still for 5 s in all, and did 2 steps again",
+            {generation: 1, pause_s: 3, lost_steps: 2}, {generation: 2, pause_s: 2, lost_steps: 0}]))""",
+            "2 in all: it stood still for 5 s, and did 2 steps again",
         ),
         (
             """trainer.js').then((m) => [[9, 'failed'], [4, 'failed'], [3, 'waiting'], [9, 'completed'],
@@ -296,6 +354,17 @@ def test_an_axis_has_few_marks_whatever_a_script_reports(
 )  # fmt: skip
 def test_what_happened_is_said_in_words(page: Browser, asked: str, said: str) -> None:
     assert str(page.script(f"return import('/{asked}")).startswith(said)
+
+
+def test_it_says_whether_it_still_hears_of_the_daemon(page: Browser) -> None:
+    page.view("nodes")
+    page.shows("wait; live")
+    page.script("window.own = Date.now; let calls = 0; Date.now = () => own() + 40000 * (calls += 1)")
+    try:
+        page.shows("not live: as it was at ")
+    finally:
+        page.script("Date.now = own")
+    page.shows("wait; live")
 
 
 def test_an_order_reaches_the_daemon_and_its_output_is_shown(site: Site, page: Browser) -> None:

@@ -18,6 +18,9 @@ function barred({ users = {}, nodes = {} }) {
 
 const some = (names) => (names.length > 4 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", "));
 
+/** Nodes that the daemon gave up itself, for no main job that it knew of: as headroom, or because an admin wants it so. */
+const givenUp = ({ vacated = [], jobs = {}, reason }) => (reason === "poll" ? vacated.filter((node) => !Object.values(jobs).some((own) => own.includes(node))) : []);
+
 const JOBS = 4;
 /** Which main jobs nodes that left went to, in words; where there are several, or nodes left for another reason as well, with their nodes. */
 function takers({ jobs = {}, left }) {
@@ -59,7 +62,9 @@ export function happened({ kind, data }, name = (id) => `trainer ${id}`) {
   if (kind === "NodesChanged") {
     const parts = [];
     if (data.joined.length) parts.push(`${some(data.joined)} joined`);
-    if (data.left.length) parts.push(`${some(data.left)} left${TAKEN.has(data.reason) ? `, taken back by the main scheduler${takers(data)}` : ""}`);
+    const ours = givenUp(data), left = data.left.filter((node) => !ours.includes(node));
+    if (left.length) parts.push(`${some(left)} left${TAKEN.has(data.reason) ? `, taken back by the main scheduler${takers({ ...data, left })}` : ""}`);
+    if (ours.length) parts.push(`${some(ours)} left, given up by the daemon`);
     if (!parts.length) for (const [job, names] of Object.entries(data.jobs ?? {})) parts.push(`main job ${job} has taken ${some(names)}`);
     return `${parts.join(", ")}${data.reason && !TAKEN.has(data.reason) ? ` (${data.reason})` : ""}`;
   }
@@ -87,13 +92,27 @@ function difference(plan, before) {
   }).filter(([, , , gone, come]) => gone.length || come.length);
 }
 
+/** Who has which nodes after an event, as its plan says; or as it stops workers of users who get no pilots. Null: as before. */
+function after(event, before) {
+  if (event.plan || event.kind !== "UsersBarred" || !before) return event.plan;
+  const stopped = new Set(event.actions.filter(({ kind }) => kind === "StopWorker").map(({ trainer, data }) => `${trainer} ${data.node}`));
+  return stopped.size ? { allocation: Object.fromEntries(Object.entries(before.allocation).map(([id, nodes]) => [id, nodes.filter((node) => !stopped.has(`${id} ${node}`))])) } : null;
+}
+
+/** The trainers that get other nodes with an event, as `moved` tells of a plan. */
+export function shifts(event, before) {
+  const now = after(event, before);
+  return now ? moved(now, before) : [];
+}
+
 /** A sentence that names the numbers. */
 export function sentence(event, before, name) {
-  const plan = event.plan;
-  if (!plan) return `${happened(event, name)}: no new plan was needed.`;
-  const changes = moved(plan, before).map(([id, was, is, gone, come]) =>
+  const plan = event.plan, shifted = shifts(event, before);
+  if (!plan && !shifted.length) return `${happened(event, name)}: no new plan was needed.`;
+  const changes = shifted.map(([id, was, is, gone, come]) =>
     (was === is ? `${name(id)} gets ${some(come)} in place of ${some(gone)}` : was === 0 ? `${name(id)} gets ${is}` : is === 0 ? `${name(id)} gives ${was === 1 ? "its node" : `all ${was}`} back` : `${name(id)} goes from ${was} to ${is}`));
-  const what = changes.length ? `${changes.slice(0, 6).join(", ")}${changes.length > 6 ? ` and ${changes.length - 6} more change` : ""}` : "all stay as they are";
+  const what = changes.length ? `${changes.slice(0, 6).join(", ")}${changes.length > 6 ? ` and ${changes.length - 6} more change` : ""}` : "all that you see stay as they are";
+  if (!plan) return `${happened(event, name)}. So ${what}.`;
   const sure = plan.proven ? "no other split is better, which is proven"
     : plan.bound !== null && Number.isFinite(plan.bound) ? `none can exceed ${figure(plan.bound)}` : "it is not proven that no other is better";
   return `${happened(event, name)}. Of ${figure(event.pool_size)} in the pool, ${what}; the objective is ${figure(plan.objective)}, and ${sure}.`;
@@ -107,7 +126,7 @@ export function sentence(event, before, name) {
 export function costs(events, pauses) {
   const last = new Map(), because = new Map(), found = new Map();
   for (const [event, before] of paired(events)) {
-    if (event.plan) for (const [id] of moved(event.plan, before)) last.set(id, event.id);
+    for (const [id] of shifts(event, before)) last.set(id, event.id);
     for (const { trainer, generation } of event.actions) {
       const key = `${trainer}/${generation}`;
       if (generation !== null && last.has(trainer) && !because.has(key)) because.set(key, last.get(trainer));
@@ -132,12 +151,12 @@ export function lately(events, trainers, now) {
     if (kind !== "NodesChanged") continue;
     joined += data.joined.length;
     left += data.left.length;
-    taken += TAKEN.has(data.reason) ? data.left.length : 0;
+    taken += TAKEN.has(data.reason) ? data.left.length - givenUp(data).length : 0;
   }
   const ends = {}, own = [...trainers], fresh = own.filter((t) => t.submitted_at > now - AN_HOUR_S).length;
   for (const t of own) if (t.ended_at > now - AN_HOUR_S) ends[t.status] = (ends[t.status] ?? 0) + 1;
   const ended = Object.entries(ends).map(([word, count]) => `, ${figure(count)} ${word}`).join("");
-  const many = (count, what) => `${figure(count)} ${what}${count === 1 ? "" : "s"}`, moves = paired(events).filter(([event, before]) => event.time > now - AN_HOUR_S && event.plan && moved(event.plan, before).length).length;
+  const many = (count, what) => `${figure(count)} ${what}${count === 1 ? "" : "s"}`, moves = paired(events).filter(([event, before]) => event.time > now - AN_HOUR_S && shifts(event, before).length).length;
   return `${begin}: nodes joined ${many(joined, "time")} and left ${many(left, "time")}, ${figure(taken)} taken back by the main scheduler; ${many(moves, "decision")} moved nodes. `
     + `Trainers: ${figure(fresh)} submitted${ended || ", none ended"}.`;
 }
@@ -145,15 +164,23 @@ export function lately(events, trainers, now) {
 /** All that a search looks at: the sentence, and each node, where the sentence names some of them. */
 export function searched(event, before, words) {
   const { joined = [], left = [] } = event.kind === "NodesChanged" ? event.data : {};
-  const nodes = event.plan ? moved(event.plan, before).flatMap(([, , , gone, come]) => [...gone, ...come]) : [];
+  const nodes = shifts(event, before).flatMap(([, , , gone, come]) => [...gone, ...come]);
   return [words, ...joined, ...left, ...nodes].join(" ").toLowerCase();
 }
 
-/** How long plans took, and how many are proven, in a sentence. */
+/** Whether an event tells of a node: it came or went, a main job took it, or a worker on it started, stopped or failed. */
+export function concerns(event, before, node) {
+  const { kind, data, actions } = event, { joined = [], left = [], jobs = {} } = kind === "NodesChanged" ? data : {};
+  const named = [data.node, ...joined, ...left, ...Object.values(jobs).flat(), ...actions.map((action) => action.data.node)];
+  return named.includes(node) || shifts(event, before).some(([, , , gone, come]) => gone.includes(node) || come.includes(node));
+}
+
+/** Whether the last plan is proven, and how long plans took, in a few sentences. */
 export function summary(events) {
-  const plans = events.map((event) => event.plan).filter(Boolean), times = plans.map((plan) => plan.solve_s * 1e3).sort((a, b) => a - b);
+  const planned = events.filter((event) => event.plan), plans = planned.map((event) => event.plan), last = plans.at(-1), times = plans.map((plan) => plan.solve_s * 1e3).sort((a, b) => a - b);
   if (!times.length) return "";
-  return `The last ${figure(times.length)} plans took ${figure(times[times.length >> 1], 3)} ms at the median, ${figure(times.at(-1), 3)} ms at most; `
+  return `The last plan (${clock(planned.at(-1).time)}, ${last.allocator}) took ${figure(last.solve_s * 1e3, 3)} ms, and is ${last.proven ? "proven to be optimal" : `not proven to be optimal${last.fallback ? `: ${last.fallback}` : ""}`}. `
+    + `The last ${figure(times.length)} took ${figure(times[times.length >> 1], 3)} ms at the median, ${figure(times.at(-1), 3)} ms at most; `
     + `${figure(plans.filter((plan) => plan.proven).length)} are proven to be optimal. `
     + "The objective is what a plan is worth to all trainers together; the bound is the most that any plan could be worth.";
 }
@@ -163,15 +190,15 @@ export function paired(events) {
   let before = events[0]?.id === 1 ? null : events.find((event) => event.plan)?.plan ?? null;
   return events.map((event) => {
     const pair = [event, before];
-    before = event.plan ?? before;
+    before = after(event, before) ?? before;
     return pair;
   });
 }
 
-export function decisions({ place, feed, id, tell }) {
-  const list = h("div"), hour = h("p"), said = h("p", { class: "faint" }), search = h("input", { type: "search", placeholder: "trainer or node", "aria-label": "Search decisions" }), only = h("input", { type: "checkbox", id: "planned", checked: true });
-  place.append(h("h1", {}, "Decisions"), hour, h("div", { class: "bar" }, only, h("label", { for: "planned" }, "only what moved nodes"),
-    search), list, said);
+export function decisions({ place, feed, id, words: asked, tell }) {
+  const list = h("div"), hour = h("p"), said = h("p", { class: "faint" }), search = h("input", { type: "search", placeholder: "trainer or node", "aria-label": "Search decisions", value: asked }), only = h("input", { type: "checkbox", id: "planned", checked: true });
+  place.append(h("h1", {}, "Decisions"), hour, said, h("div", { class: "bar" }, only, h("label", { for: "planned" }, "only what moved nodes"),
+    search), list);
   let known = -1, events = [], pauses = [], asking = false, closed = false;
   const name = (number) => feed.trainers.get(number)?.name ?? `trainer ${number}`;
 
@@ -182,8 +209,10 @@ export function decisions({ place, feed, id, tell }) {
       list.replaceChildren(pair ? one(...pair) : h("p", {}, `The last ${EVENTS} events do not have number ${id}.`));
       return;
     }
-    const wanted = search.value.toLowerCase(), rows = pairs.filter(([event, before]) => !only.checked || (event.plan && moved(event.plan, before).length)).reverse()
-      .map(([event, before]) => [event, sentence(event, before, name), before]).filter(([event, words, before]) => searched(event, before, words).includes(wanted)).slice(0, ROWS);
+    const wanted = search.value.trim().toLowerCase(), node = feed.nodes.has(search.value.trim()) ? search.value.trim() : null;
+    only.disabled = node !== null;  // all that happened on it is shown
+    const rows = pairs.filter(([event, before]) => (node ? concerns(event, before, node) : !only.checked || shifts(event, before).length)).reverse()
+      .map(([event, before]) => [event, sentence(event, before, name), before]).filter(([event, words, before]) => node || searched(event, before, words).includes(wanted)).slice(0, ROWS);
     hour.textContent = lately(events, feed.trainers.values(), feed.at || Date.now() / 1000);
     said.textContent = summary(events);
     const paid = costs(events, pauses), stood = (event) => [...paid.get(event.id) ?? []].map(([who, [pause]]) => `${name(who)} ${span(pause)}`).join(", ");
@@ -209,11 +238,11 @@ export function decisions({ place, feed, id, tell }) {
     if (asking) return;
     asking = true;
     try {
-      const asked = feed.decisions;
+      const current = feed.decisions;
       const found = await Promise.all([latest(events), get(`/v1/pauses?limit=${PAUSES}`)]);
       if (closed) return;
       [events, pauses] = found;
-      known = asked;
+      known = current;
       show();
     } catch (error) {
       tell(error.message);

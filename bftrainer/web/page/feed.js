@@ -33,7 +33,7 @@ export async function begin() {
 
 export class Feed {
   constructor(changed, lost) {
-    Object.assign(this, { changed, lost, seq: -1, complete: false, status: null, decisions: 0, courses: new Map(), at: 0 });
+    Object.assign(this, { changed, lost, seq: -1, complete: false, status: null, decisions: 0, courses: new Map(), at: 0, heard: 0 });
     this.trainers = new Map(); this.nodes = new Map(); this.studies = new Map();
   }
 
@@ -60,6 +60,7 @@ export class Feed {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return false;
+      this.heard = Date.now() / 1000;  // also if that tells only that the daemon is there
       let text = decoder.decode(value, { stream: true });
       if (pieces.at(-1)?.endsWith("\n")) text = pieces.pop() + text;
       for (let end; (end = text.indexOf("\n\n")) >= 0;) {

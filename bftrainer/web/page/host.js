@@ -5,7 +5,7 @@ import { lines, theme } from "./draw.js";
 
 const EVENTS = 500, HOUR_S = 3600;
 
-/** Node-time in the pool and with trainers in the last hour, in a sentence; from the events, as far as they go back. */
+/** Node-time in the pool and with the reader's trainers in the last hour, in a sentence; from the events, as far as they go back. */
 export function usage(events, now, unit) {
   const begin = Math.max(now - HOUR_S, events[0]?.time ?? now);
   let pool = 0, held = 0, size = 0, using = 0, at = begin;
@@ -18,8 +18,16 @@ export function usage(events, now, unit) {
     if (event.plan) using = Object.values(event.plan.allocation).reduce((sum, own) => sum + own.length, 0);
   }
   const since = begin > now - HOUR_S ? `since ${clock(begin)}` : "in the last hour";
-  return `Trainers used ${figure(held / HOUR_S, 3)} of ${figure(pool / HOUR_S, 3)} ${unit}-hours in the pool ${since}`
+  return `The trainers that you see used ${figure(held / HOUR_S, 3)} of ${figure(pool / HOUR_S, 3)} ${unit}-hours in the pool ${since}`
     + `${pool ? ` (${(100 * held / pool).toFixed(0)} %)` : ""}.`;
+}
+
+/** Whether main jobs waited for us, in a sentence or two. */
+export function verdict({ affected, unaffected, all }) {
+  const many = (one) => `${figure(one.count)} main job${one.count === 1 ? "" : "s"}`;
+  const said = affected.count ? `${many(affected)} could have waited for us: half of them ${span(affected.median_s)} or less, the longest ${span(affected.most_s)}.`
+    : all.count ? "No main job can have waited for us." : "No main job has started.";
+  return said + (unaffected.count ? ` Half of the ${many(unaffected)} that could not waited ${span(unaffected.median_s)} or less.` : "");
 }
 
 export function host({ place, feed }) {
@@ -33,14 +41,10 @@ export function host({ place, feed }) {
     h("p", { class: "faint" }, `What main jobs waited is for admins: ${error.message}`)));
 
   function show(found) {
-    const many = (one) => `${figure(one.count)} main job${one.count === 1 ? "" : "s"}`, { affected, unaffected } = found;
-    const verdict = affected.count ? `${many(affected)} could have waited for us: half of them ${span(affected.median_s)} or less, the longest ${span(affected.most_s)}.`
-      : "No main job can have waited for us.";
-    const others = unaffected.count ? ` Half of the ${many(unaffected)} that could not waited ${span(unaffected.median_s)} or less.` : "";
     const row = (name, one) => [name, figure(one.count), span(one.median_s), span(one.p90_s), span(one.p99_s), span(one.most_s)];
     const picture = h("canvas", { role: "img", "aria-label": "Median and 90th percentile of waits by day" });
     waits.replaceChildren(
-      h("h2", {}, `Main jobs that started in the last ${figure(found.days)} days`), h("p", {}, verdict, others),
+      h("h2", {}, `Main jobs that started in the last ${figure(found.days)} days`), h("p", {}, verdict(found)),
       table(["", "jobs", "median", "90 of 100 within", "99 of 100 within", "longest"],
         [row("could have been affected by us", found.affected), row("could not", found.unaffected), row("all", found.all)], [1, 2, 3, 4, 5]),
       facts([["jobs that we gave nodes to", figure(found.given)], ["nodes given", figure(found.nodes)],
@@ -64,7 +68,7 @@ export function host({ place, feed }) {
         : `The daemon is ${feed.status.state}: the scheduler answers, its store and disk work, and no part tells of a problem.`;
       health.className = feed.status.problems.length ? "bad" : "good";
       kept.replaceChildren(h("h2", {}, "Idle nodes left to main jobs"), facts([["setting", now.setting],
-        ["promise", now.promised ? JSON.stringify(now.promised) : ""], ["to be left", figure(now.wanted)], ["idle now", figure(now.free)],
+        ["promise", now.promised ? JSON.stringify(now.promised) : ""], ["to be left", figure(now.wanted)], ["without our pilots now", figure(now.free)],
         ["at risk", now.at_risk]]));
     },
   };

@@ -1,5 +1,5 @@
 // The page's frame: who may see it, which view the address names, keys, and light or dark.
-import { h, link, visible } from "./dom.js";
+import { clock, h, link, visible } from "./dom.js";
 import { Feed, begin, get } from "./feed.js";
 import { decisions } from "./decisions.js";
 import { host } from "./host.js";
@@ -13,6 +13,8 @@ const VIEWS = { nodes, trainers, queue, decisions, host, studies };
 /** How a view is called where its address is not what people look for. */
 const CALLED = { host: "main jobs" };
 const main = document.getElementById("main"), notice = document.getElementById("notice");
+/** The daemon tells at least every 15 s that it is there. */
+const SILENT_S = 30, LOOK_MS = 2000;
 let view = null, feed = null;
 
 function tell(text) {
@@ -20,7 +22,7 @@ function tell(text) {
   notice.hidden = !text;
 }
 
-/** The view of the address: #/nodes, #/trainer/7, #/decisions/120, #/studies/3. */
+/** The view of the address: #/nodes, #/trainer/7, #/decisions/120, #/decisions/n3 (a node), #/studies/3. */
 function open(about) {
   const [name, id] = location.hash.replace(/^#\/?/, "").split("/");
   view?.close?.();
@@ -31,7 +33,8 @@ function open(about) {
   }
   const place = h("div");
   main.replaceChildren(place);
-  view = make({ place, feed, id: id && /^\d{1,18}$/.test(id) ? Number(id) : null, about, tell });
+  const number = id && /^\d{1,18}$/.test(id) ? Number(id) : null;
+  view = make({ place, feed, id: number, words: number === null ? id ?? "" : "", about, tell });
   document.title = `${CALLED[name] ?? (name || "nodes")} - bftrainer`;
   view.update({ all: true, trainers: [], nodes: [], studies: [] });
 }
@@ -39,9 +42,11 @@ function open(about) {
 function state() {
   const now = feed.status;
   if (!now) return;
-  const problems = now.problems.length ? `: ${now.problems[0]}` : "";
-  document.getElementById("state").textContent =
-    visible(`${now.state}${problems}; ${now.pool - now.unused} of ${now.pool} ${now.unit}s in use, ${now.trainers.waiting ?? 0} wait`);
+  const problems = now.problems.length ? `: ${now.problems[0]}` : "", live = Date.now() / 1000 - feed.heard < SILENT_S, place = document.getElementById("state");
+  const said = visible(`${now.state}${problems}; ${now.pool - now.unused} of ${now.pool} ${now.unit}s in use, ${now.trainers.waiting ?? 0} wait; `
+    + (live ? "live" : `not live: as it was at ${clock(feed.heard)}`));
+  if (place.textContent !== said) place.textContent = said;  // it is read aloud
+  place.classList.toggle("bad", !live);
 }
 
 /** Draw what has changed, once in each frame of the screen, and say how long that took. */
@@ -109,6 +114,7 @@ async function start() {
   feed = new Feed(changed, tell);
   addEventListener("hashchange", () => open(about));
   open(about);
+  setInterval(state, LOOK_MS);
   await feed.run();
 }
 

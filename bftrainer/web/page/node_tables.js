@@ -19,15 +19,22 @@ export function byHolder(rows) {
 /** Why a node is not ours, in words: the main job that has it, if one is known. */
 export const because = ({ job, why }) => (job && !why.includes(job) ? `job ${job}${why ? ` (${why})` : ""}` : why);
 
+/** Why a node that is idle is not in the pool, by where it is in its life with us. */
+const SOON = { clearing: "its pilot has ended, and is cleared away", releasing: "its workers leave" };
+const IN_POOL = new Set([undefined, "free", "ordered", "starting", "up"]);
+
+/** Whether a trainer can have a node now; of the past no phase is known. */
+export const pooled = ({ state, phase }) => state === "idle" && IN_POOL.has(phase);
+
 const lastly = (one) => one.state === "the main scheduler's";
 
 /** The nodes that no trainer can have, by why: those that nobody uses first, those of main jobs last, then the largest groups. */
 export function notOurs(rows) {
   const found = new Map();
   for (const row of rows) {
-    if (row.role || row.state === "idle") continue;
-    const state = row.phase === "quarantined" ? "in quarantine" : row.state === "unused" ? "unused" : "the main scheduler's";
-    const why = because(row), key = `${state}\n${why}`;
+    if (row.role || pooled(row)) continue;
+    const state = row.phase === "quarantined" ? "in quarantine" : row.state === "idle" || row.state === "unused" ? "unused" : "the main scheduler's";
+    const why = because(row) || (row.state === "idle" ? SOON[row.phase] ?? "idle since a moment: it joins soon" : ""), key = `${state}\n${why}`;
     const one = found.get(key) ?? found.set(key, { state, why, job: row.job, names: [], ends: [], open: 0 }).get(key);
     one.names.push(row.node);
     if (row.until) one.ends.push(row.until); else one.open += 1;

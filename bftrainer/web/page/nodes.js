@@ -3,11 +3,14 @@ import { clock, figure, h, link } from "./dom.js";
 import { attributed } from "./decisions.js";
 import { get } from "./feed.js";
 import { colour, context, theme } from "./draw.js";
-import { because, nodeTables, until } from "./node_tables.js";
+import { because, nodeTables, pooled, until } from "./node_tables.js";
 
 const LABEL = 16, GAP = 10, LARGE = 72, SHORT = 200, WITH_NAMES = 48, LINE = 16, PLAY_MS = 250, EVENTS = 2000;
 /** A name so that names sort by their numbers; the browser's own collation takes long to load. */
 const sortable = (name) => name.replace(/\d+/g, (digits) => digits.padStart(9, "0"));
+
+/** What a node without a trainer is: free in the pool, unused, or the main scheduler's. */
+const kind = (row) => (pooled(row) ? "free" : row.state === "idle" || row.state === "unused" ? "unused" : "busy");
 
 /** Nodes by rack: what of a name comes before its last number. GPUs of a node stay together. */
 export function racks(names) {
@@ -76,7 +79,7 @@ export function nodes({ place, feed, tell }) {
   const when = h("span", {}, "now"), slider = h("input", { type: "range", min: "0", max: "1", value: "1", "aria-label": "Moment" });
   const play = h("button", { type: "button" }, "Play"), load = h("button", { type: "button" }, "Load the last hours");
   const counts = h("p"), legend = h("p", { class: "faint" }), tables = h("div");
-  let drawn = null, at = null, past = null, events = [], cursor = 0, timer = null, index = new Map();
+  let pinned = false, drawn = null, at = null, past = null, events = [], cursor = 0, timer = null, index = new Map();
 
   place.append(h("h1", {}, "Nodes"), counts, canvas, said,
     h("div", { class: "bar" }, load, play, slider, when), legend, tables);
@@ -102,7 +105,7 @@ export function nodes({ place, feed, tell }) {
     const tall = cell >= WITH_NAMES ? size - LINE : size;
     if (now.id !== null && now.id !== undefined) pen.fillStyle = colours(now.id);
     else if (now.role) pen.fillStyle = drawn.tones.mark;
-    else pen.fillStyle = drawn.tones[now.state === "idle" ? "free" : now.state === "unused" ? "unused" : "busy"];
+    else pen.fillStyle = drawn.tones[kind(now)];
     pen.fillRect(x, y, size, tall);
     if (now.role === "joining" && cell > 6) pen.clearRect(x + 3, y + 3, size - 6, tall - 6);
   }
@@ -134,11 +137,11 @@ export function nodes({ place, feed, tell }) {
       parts.push(now.role === "joining" ? "starts for " : "trains ", link(`trainer/${now.id}`, own?.name ?? `trainer ${now.id}`),
         own?.user ? ` of ${own.user}` : "");
     } else if (now.role) parts.push("another user's trainer has it");
-    else if (now.state === "idle") parts.push("in the pool, no trainer needs it");
-    else parts.push(now.state === "unused" ? "unused, but not ours: " : "the main scheduler's: ", because(past ? { why: "", job: past.jobs.get(name) } : row) || "busy");
+    else if (pooled(now)) parts.push("in the pool, no trainer needs it");
+    else parts.push(kind(now) === "unused" ? "unused, but not ours: " : "the main scheduler's: ", because(past ? { why: "", job: past.jobs.get(name) } : row) || (now.state === "idle" ? "it joins soon" : "busy"));
     if (!past && (row.until || row.job)) parts.push(`; until ${row.until ? "" : "when is "}${until({ ...row, ends: row.until ? [row.until] : [] })}`);
     if (!past && row.phase) parts.push(` (${row.phase} since ${clock(row.since)})`);
-    return parts;
+    return [...parts, "; ", link(`decisions/${name}`, "what happened there")];
   }
 
   function say(name) {
@@ -147,13 +150,14 @@ export function nodes({ place, feed, tell }) {
 
   function summary() {
     const found = { held: 0, free: 0, busy: 0, unused: 0 };
-    let quarantined = 0;
+    let quarantined = 0, starting = 0;
     for (const row of feed.nodes.values()) {
       const now = held(row);
       quarantined += row.phase === "quarantined" ? 1 : 0;
-      found[now.role || (now.id ?? null) !== null ? "held" : now.state === "idle" ? "free" : now.state === "unused" ? "unused" : "busy"]++;
+      starting += now.role === "joining" ? 1 : 0;
+      found[now.role || (now.id ?? null) !== null ? "held" : kind(now)]++;
     }
-    counts.textContent = `${figure(feed.nodes.size)} ${feed.status?.unit ?? "node"}s: ${figure(found.held)} train, `
+    counts.textContent = `${figure(feed.nodes.size)} ${feed.status?.unit ?? "node"}s: ${figure(found.held - starting)} train, ${figure(starting)} start for trainers, `
       + `${figure(found.free)} idle in the pool, ${figure(found.unused)} unused, ${figure(found.busy)} with the main scheduler; ${figure(quarantined)} in quarantine.`;
     counts.dataset.held = found.held;
     counts.dataset.free = found.free;
@@ -206,10 +210,12 @@ export function nodes({ place, feed, tell }) {
     show(events.length);
   }
 
-  canvas.addEventListener("mousemove", (event) => { const name = hit(event); if (name) say(name); });
+  canvas.addEventListener("mousemove", (event) => { const name = hit(event); if (name && !pinned) say(name); });
+  canvas.addEventListener("mouseleave", () => { pinned = false; });
   canvas.addEventListener("click", (event) => {
     const name = hit(event), now = name && held(feed.nodes.get(name));
     if (now?.id) location.hash = `#/trainer/${now.id}`; else if (name) say(name);
+    pinned = Boolean(name);  // on the way to the link below, other cells do not take the line over
   });
   canvas.addEventListener("keydown", (event) => {
     const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 20, ArrowUp: -20, Home: -1e9, End: 1e9 };

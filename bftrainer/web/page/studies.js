@@ -6,6 +6,9 @@ import { colour, context, extent, lines, theme } from "./draw.js";
 const EVERY_MS = 3000, LINES = 1000, ROWS = 200;
 const params = (found) => Object.entries(found ?? {}).map(([name, value]) => `${name}=${typeof value === "number" ? figure(value) : value}`).join(", ");
 
+/** When a study will be done, as it was planned: that may be a while ago, and the words count from then. */
+export const forecast = ({ text, at, because }, now) => `planned ${span(Math.max(0, now - at))} ago (${because}): ${text}`;
+
 /** Where a value lies on its axis, from 0 to 1: numbers by size, words by order of the alphabet. */
 export function places(trials, name) {
   const values = trials.map((t) => t.params[name]).filter((value) => value !== undefined);
@@ -61,7 +64,7 @@ export function studies({ place, feed, id, tell }) {
 
   function show() {
     const rows = [...over.filter((one) => !feed.studies.has(one.id)), ...feed.studies.values()].sort((a, b) => b.id - a.id);
-    list.replaceChildren(table(["id", "study", "user", "status", "trials", "run", "best", "with", "node-hours"], rows.map((one) =>
+    list.replaceChildren(table(["id", "study", "user", "status", "trials", "under way", "best", "with", "node-hours"], rows.map((one) =>
       [figure(one.id), link(`studies/${one.id}`, one.name), one.user, one.status, figure(one.trials), figure(one.counts.running ?? 0),
         one.best ? `${one.metric} ${figure(one.best.value)}` : "-", one.best ? params(one.best.params) : "-", figure(one.node_s / 3600, 3)]), [0, 4, 5, 8], "no study yet"));
   }
@@ -100,7 +103,7 @@ function study({ place, feed, id, tell }) {
     const all = history(s.table, down);
     body.replaceChildren(h("h1", {}, `${s.name} (${s.id})`),
       facts([["status", `${s.status}${s.reason ? `: ${s.reason}` : ""}`], ["best", s.best ? `${s.metric} ${figure(s.best.value)} in trial ${s.best.number}: ${params(s.best.params)}` : "no trial has reported yet"],
-        ["forecast", s.ended_at ? "" : s.forecast ? `${s.forecast.text} (planned ${clock(s.forecast.at)}: ${s.forecast.because})` : "none yet"], ["deadline", late],
+        ["forecast", s.ended_at ? "" : s.forecast ? forecast(s.forecast, feed.at) : "none yet"], ["deadline", late],
         ["trials", `${figure(s.trials)}: ${Object.entries(s.counts).map(([word, count]) => `${count} ${word}`).join(", ")}`], ["sampler", s.sampler], ["stopping", s.stopping],
         [`${s.unit}s now`, figure(s.nodes)], ["node-hours", figure(s.node_s / 3600, 3)]]),
       h("h2", {}, "Rungs"), table(["samples", "trials there", "ended", "best"], s.rungs.map((r) => [figure(r.samples), Object.entries(r.trials).map(([word, count]) => `${count} ${word}`).join(", ") || "-", figure(r.ended), figure(r.best)]), [0, 2, 3]),

@@ -1,6 +1,6 @@
 // One trainer: its nodes, speed and metrics on one time axis, the learnt curve, when it will end, logs, orders.
 import { clock, facts, figure, h, link, span, table } from "./dom.js";
-import { happened, latest, moved, paired } from "./decisions.js";
+import { happened, latest, paired, shifts } from "./decisions.js";
 import { ask, get } from "./feed.js";
 import { colour, extent, gantt, lines, theme } from "./draw.js";
 
@@ -73,12 +73,12 @@ export function placed({ members, nodes }) {
 /** What a change of its nodes was, in words. */
 const KINDS = { join: "nodes joined", leave: "nodes left", loss: "a node was lost", restart: "a start, or one from its checkpoint" };
 
-/** What all changes cost a trainer, in a sentence. */
-export function paid(pauses, unit) {
+/** What all rescales cost a trainer, in a sentence. */
+export function paid(pauses) {
   const by = new Map();
   for (const p of pauses) { const [still, lost] = by.get(p.generation) ?? [0, 0]; by.set(p.generation, [Math.max(still, p.pause_s), Math.max(lost, p.lost_steps)]); }
   const sum = (which) => [...by.values()].reduce((all, one) => all + one[which], 0);
-  return by.size ? `${figure(by.size)} of its ${unit}s: it stood still for ${span(sum(0))} in all, and did ${figure(sum(1))} steps again` : "";
+  return by.size ? `${figure(by.size)} in all: it stood still for ${span(sum(0))}, and did ${figure(sum(1))} steps again` : "";
 }
 
 /** What the batch of a trainer is worth beside its initial one, in words; null if it does not adapt. */
@@ -100,8 +100,8 @@ export function expected(points, sizes) {
 
 /** The decisions that changed which nodes a trainer has, the last one first: [event, before, after]. */
 export function changes(events, id) {
-  return paired(events).filter(([event]) => event.plan).flatMap(([event, before]) =>
-    moved(event.plan, before).filter(([who]) => who === id).map(([, was, is]) => [event, was, is])).reverse();
+  return paired(events).flatMap(([event, before]) =>
+    shifts(event, before).filter(([who]) => who === id).map(([, was, is]) => [event, was, is])).reverse();
 }
 
 export function trainer({ place, feed, id, about, tell }) {
@@ -139,7 +139,7 @@ export function trainer({ place, feed, id, about, tell }) {
       ["speed", now.ended_at ? "" : now.rate === null ? "-" : `${figure(now.rate)} samples/s`], [`more ${now.unit}s`, own ? more({ ...own, ...now }) : ""],
       ["last change", last ? h("span", {}, link(`decisions/${last[0].id}`, clock(last[0].time)), `: ${last[1] === last[2] ? `other ${now.unit}s` : `from ${last[1]} to ${last[2]} ${now.unit}s`}, because: ${happened(last[0], name)}`) : ""],
       ["last pause", pause ? `${span(pause.pause_s)} at ${clock(pause.time)} (${KINDS[pause.kind] ?? pause.kind}), ${figure(pause.lost_steps)} steps lost` : ""],
-      ["all changes", past ? paid(past.pauses, now.unit) : ""], ["checkpoint", checkpoint(now)], ["done", `${work}; step ${figure(now.step)}, epoch ${figure(now.epoch)}`],
+      ["rescales", past ? paid(past.pauses) : ""], ["checkpoint", checkpoint(now)], ["done", `${work}; step ${figure(now.step)}, epoch ${figure(now.epoch)}`],
       ["batch", batch(now.metrics)], ["metrics", Object.entries(now.metrics).filter(([name]) => !adaptive(name)).map(([name, value]) => `${name} ${figure(value)}`).join(", ")],
       ["submitted", `${clock(now.submitted_at)} by ${now.user}`], ["its script was warned", (own?.warned ?? now.warned).join("; ")]]));
   }
@@ -217,8 +217,9 @@ export function trainer({ place, feed, id, about, tell }) {
         const query = new URLSearchParams(Object.entries(ends).map(([node, end]) => [node, String(end)]));
         for (const [node, part] of Object.entries(await get(`/logs/${id}?${query}`))) {
           ends[node] = part.end;
-          if (!texts.has(node)) { texts.set(node, h("pre", { tabindex: "0", "aria-label": `Output on ${node}` })); logs.append(h("h3", {}, node), texts.get(node)); }
-          const box = texts.get(node), below = box.scrollHeight - box.scrollTop - box.clientHeight < 30;
+          if (!texts.has(node)) { texts.set(node, [h("h3"), h("pre", { tabindex: "0", "aria-label": `Output on ${node}` })]); logs.append(...texts.get(node)); }
+          const [name, box] = texts.get(node), below = box.scrollHeight - box.scrollTop - box.clientHeight < 30;
+          name.textContent = `${node}, last printed ${clock(part.at)}`;
           if (part.text) box.textContent = (box.textContent + part.text).slice(-LOG_CHARS);
           if (below) box.scrollTop = box.scrollHeight;
         }
