@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +28,8 @@ def install(directory: Path) -> None:
     """
     command = ["mariadb-install-db", "--no-defaults", f"--datadir={directory}/db", "--user=root"]
     command += ["--auth-root-authentication-method=socket", "--skip-test-db"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=INSTALL_S)
+    env = {**os.environ, "TMPDIR": str(directory)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=INSTALL_S, env=env)
     if done.returncode:
         raise TestbedError(f"mariadb-install-db: {(done.stderr or done.stdout).strip()[-1000:]}")
 
@@ -37,6 +39,7 @@ def database_options(directory: Path) -> tuple[str, ...]:
     return (
         *("--no-defaults", "--user=root", "--skip-networking", f"--datadir={directory}/db"),
         *(f"--socket={socket(directory)}", f"--pid-file={directory}/run/mariadbd.own-pid"),
+        f"--tmpdir={directory}",  # when it starts it removes what others keep in theirs
         "--innodb-flush-log-at-trx-commit=0",
     )
 
