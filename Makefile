@@ -87,9 +87,9 @@ night-soak:
 night-impact:
 	@$(MAKE) impact SEEDS=1 MIXES=cores AGAIN=--again
 night-slurm24:
-	@$(MAKE) cluster SLURM=24 MIXES=cores
+	@$(MAKE) cluster SLURM=24 MIXES=cores AGAIN=--again
 night-slurm26:
-	@$(MAKE) cluster SLURM=26 MIXES=everything
+	@$(MAKE) cluster SLURM=26 MIXES=everything AGAIN=--again
 night-python3.13 night-python3.14:
 	@$(MAKE) python PY=$(@:night-python%=%)
 
@@ -156,7 +156,8 @@ soak: install slurm  ## Faults at random on a real Slurm for SECONDS (900), with
 
 impact: install slurm  ## Do main jobs notice bftrainer? Two mixes of jobs on a real Slurm, without it, with it, without again (SEEDS=1-5, MIXES=cores)
 	for mix in $(or $(MIXES),cores everything); do \
-		$(IN) $(BIN)/python benchmarks/slurm_impact.py --mix $$mix --seeds $(or $(SEEDS),1-5) $(AGAIN) --check || exit 1; done
+		$(IN) $(BIN)/python benchmarks/slurm_impact.py --mix $$mix --seeds $(or $(SEEDS),1-5) $(AGAIN) --check \
+			--out build/slurm-impact$(SLURM) || exit 1; done
 
 slurm:  ## Install Debian's Slurm, munge, sudo and a database where they are missing and we are root
 	@missing=; for program in sbatch slurmctld slurmd munged sudo slurmdbd mariadbd; do \
