@@ -239,7 +239,7 @@ class Harvest:
         while self._demo is not None:
             scene = self._look(())
             yield scene
-            if scene.training() and scene.training() >= scene.held():
+            if scene.samples() and scene.training() and scene.training() >= scene.held():
                 return
             if time.monotonic() > deadline:
                 raise TestbedError(f"no trainer trains after {TRAIN_S:.0f} s:\n{self._demo.log_end()}")
