@@ -14,7 +14,7 @@ faults      a join, a leave, SIGKILL, SIGSTOP within a collective, the loss of r
             taken: by itself, with `ddp=True`, and with AMP and a GradScaler. Then the weights are set beside
             those of the same script undisturbed; the target in double precision is 1e-12 of their way. With
             AMP other shares of the batch are rounded otherwise, and there is no target
-rejoins     the memory of a member whose peer dies and comes again ten times; the target is 64 MB more at most
+rejoins     the memory of a member that loses its peer ten times, and gets another; the target is 64 MB more
 vacate      a model of 1 billion parameters with its momentum (8 GB): its only node is given back, as Slurm
             preempts a pilot, and then it is cancelled: when the GPU is free, and which steps are kept
 throughput  steps/s of `elastic.Run` with `ddp=True` beside plain torchrun with DistributedDataParallel, as

@@ -53,7 +53,7 @@ PACKAGES = (
 
 def faults(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
     """Every kind of change, for each kind of script, and then its weights beside undisturbed ones."""
-    width = max(8, int((options.parameters / 100) ** 0.5))
+    width = _width(options)
     for kind, words in KINDS.items():
         with system(options, "gpu_exact.py", width, *words) as own:
             own.grow(options.nodes - 1)
@@ -63,6 +63,11 @@ def faults(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
             (own.where / "stop").touch()
             own.until_ended()
             yield _compared(own.where, kind, [str(width), *words])
+
+
+def _width(options: argparse.Namespace) -> int:
+    """Of the layers of gpu_exact.py, whose model is small: it takes as many steps by hand."""
+    return max(8, int((options.parameters / 100) ** 0.5))
 
 
 def _churn(own: OnGpus, last: str, count: int) -> Iterator[tuple[str, bool]]:
@@ -97,7 +102,7 @@ def _compared(where: Path, kind: str, words: list[str]) -> tuple[str, bool]:
 
 def rejoins(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
     """Memory of the first node's process, over ten deaths of its peer."""
-    with system(options, "gpu_exact.py", max(8, int((options.parameters / 100) ** 0.5))) as own:
+    with system(options, "gpu_exact.py", _width(options)) as own:
         own.grow(2)
         found = []
         for _ in range(REJOINS):

@@ -111,7 +111,7 @@ class Submissions:
         return replace(counted(wanted, settings.engine), user=caller.user)
 
     async def read_study(
-        self, caller: Caller, text: str, name: str, base: str, others: Sequence[StudySpec] = ()
+        self, caller: Caller, text: str, name: str, base: str, others: Sequence[StudySpec]
     ) -> StudySpec:
         """The caller's study file, as `read` reads a spec; `others` are the caller's unfinished studies.
         Raises as that does."""
@@ -129,7 +129,7 @@ class Submissions:
         study: Study,
         trials: int,
         points: Sequence[object],
-        others: Sequence[StudySpec] = (),
+        others: Sequence[StudySpec],
     ) -> events.Add:
         """What the caller adds to a study, if it is valid and allowed; `others` are the other unfinished
         studies of its user. Raises as `read` does."""
