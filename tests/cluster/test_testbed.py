@@ -117,9 +117,11 @@ def test_the_controller_comes_and_goes(bed: Testbed) -> None:
     bed.wait_idle()
 
 
-def test_nodes_fail_and_come_back(bed: Testbed) -> None:
-    number = job(bed, "-w", "n2", "--no-requeue")
-    becomes(bed, number, "RUNNING")
+def test_nodes_fail_and_come_back(bed: Testbed, tmp_path: Path) -> None:
+    began = tmp_path / "began"
+    number = job(bed, "-w", "n2", "--no-requeue", script=f"touch {began}; {FOREVER}")
+    # A job is RUNNING before its node has launched it; Slurm queues one again whose launch failed.
+    assert until(began.exists, LONG_S)
     bed.kill_slurmd("n2")
     assert not bed.status()["n2"]
     bed.set_node("n2", "down")
