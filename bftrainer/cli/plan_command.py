@@ -189,7 +189,7 @@ def _draw(names: list[str], answers: list[DeadlineAnswer], shown: list[StagePlan
 
     plans = [
         (
-            f"{name}: {clock((plan or answer.fastest).estimate.jct_s)}",
+            f"{name}: {clock(answer.fresh(plan or answer.fastest).jct_s)}",
             plan or answer.fastest,
             answer.others.get("static"),
         )

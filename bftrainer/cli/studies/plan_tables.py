@@ -21,7 +21,7 @@ def print_plan(name: str, answer: DeadlineAnswer, plan: StagePlan, profile: Expe
     """Print one experiment's plan and how other planners do."""
     unit = profile.billing.unit
     say(f"{name}: {plan.method} plan for a deadline of {clock(answer.deadline_s)}\n")
-    _print_figures(answer, plan, answer.fresh(plan), profile)
+    _print_figures(answer, plan, profile)
     say(_proof(answer, unit))
     say()
     columns = ("planner", "time", _cost(unit), "late draws")
@@ -40,7 +40,7 @@ def print_refusal(whole: Whole, question: Question) -> None:
     often, on_average = ("", "") if chance is None else (f" in {chance:.6g} of the draws", ", on average")
     parts = [(part.name, part.answer, part.answer.fastest) for part in whole.parts]
     name = parts[0][0] if len(parts) == 1 else f"{len(parts)} brackets, {whole.order}"
-    longest = ceil(max(plan.estimate.jct_s for _, _, plan in parts))
+    longest = ceil(max(answer.fresh(plan).jct_s for _, answer, plan in parts))
     say(
         f"{name}: {what} meets the deadline of {clock(parts[0][1].deadline_s)}{often}. With at most "
         f"{counted(profile.nodes, 'node')} the fastest plan{of_any} takes {clock(longest)}{on_average}:\n"
@@ -48,7 +48,7 @@ def print_refusal(whole: Whole, question: Question) -> None:
     for own, answer, plan in parts:
         if len(parts) > 1:
             say(f"{own}:\n")
-        _print_figures(answer, plan, plan.estimate, profile)  # as the later deadlines are
+        _print_figures(answer, plan, profile)
         say()
     columns = (f"deadline{on_average}", _cost(profile.billing.unit), "most nodes")
     rows = [
@@ -61,20 +61,18 @@ def print_refusal(whole: Whole, question: Question) -> None:
     say()
 
 
-def _print_figures(
-    answer: DeadlineAnswer, plan: StagePlan, own: PlanEstimate, profile: ExperimentProfile
-) -> None:
+def _print_figures(answer: DeadlineAnswer, plan: StagePlan, profile: ExperimentProfile) -> None:
     fresh = answer.fresh(plan)
     if plan.steps:
-        _stages(plan, own, profile)
+        _stages(plan, fresh, profile)
     else:
         say(
             f"{counted(plan.nodes, 'node')} from begin to end; all trials share them as in a daemon: whoever "
             "waits has the next node that becomes free"
         )
     say(
-        f"\ntime {clock(own.jct_s)} (std {own.jct_std_s:.0f} s), "
-        f"cost {money(own.total, profile.billing.unit)} (std {own.total_std:.2f}); "
+        f"\ntime {clock(fresh.jct_s)} (std {fresh.jct_std_s:.0f} s), "
+        f"cost {money(fresh.total, profile.billing.unit)} (std {fresh.total_std:.2f}); "
         f"of {fresh.cost.shape[1]:,} fresh draws {late(answer, plan):.1%} are late"
     )
 
@@ -169,14 +167,14 @@ def as_json(
             {
                 "name": name,
                 "deadline_s": answer.deadline_s,
-                "plan": _plan(plan, answer, answer.fresh(plan)) if plan else None,
+                "plan": _plan(plan, answer) if plan else None,
                 "lower_bound": answer.bound,
                 "proven": answer.proven,
                 "planners": {
                     method: _summary(answer, other) if other else None
                     for method, other in answer.others.items()
                 },
-                "fastest": _plan(answer.fastest, answer, answer.fastest.estimate),
+                "fastest": _plan(answer.fastest, answer),
                 "later": later if len(answers) == 1 else [],
             }
             for name, answer, plan in found
@@ -189,8 +187,8 @@ def _summary(answer: DeadlineAnswer, plan: StagePlan) -> dict[str, float]:
     return {"jct_s": fresh.jct_s, "cost": fresh.total, "late": late(answer, plan)}
 
 
-def _plan(plan: StagePlan, answer: DeadlineAnswer, own: PlanEstimate) -> dict[str, Any]:
-    late_share = late(answer, plan)
+def _plan(plan: StagePlan, answer: DeadlineAnswer) -> dict[str, Any]:
+    own, late_share = answer.fresh(plan), late(answer, plan)
     return {
         "method": plan.method,
         "jct_s": own.jct_s,

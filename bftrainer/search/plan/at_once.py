@@ -11,11 +11,10 @@ from functools import cache
 
 import numpy as np
 
-from bftrainer.search.plan.baselines import StagePlan, worth
-from bftrainer.search.plan.methods.exact import TOLERANCE
+from bftrainer.search.plan.baselines import StagePlan
 from bftrainer.search.plan.model.profile import Per
 from bftrainer.search.plan.model.simulate import PlanEstimate, Simulator
-from bftrainer.search.plan.planner import FRESH, DeadlineAnswer
+from bftrainer.search.plan.planner import FRESH, DeadlineAnswer, Judge
 from bftrainer.search.plan.pools.execution import BracketRun, Execution, Supply
 
 METHOD = "trial by trial"
@@ -55,14 +54,9 @@ def answer(
     def on_fresh_draws(nodes: int) -> PlanEstimate:
         return at_once(simulator.anew(FRESH), brackets, [nodes])[0].estimate
 
-    def fresh(plan: StagePlan) -> PlanEstimate:
-        return on_fresh_draws(plan.nodes)
-
-    def on_time(plan: StagePlan) -> bool:
-        if chance is None:
-            return plan.estimate.jct_s <= deadline_s * (1 + TOLERANCE)
-        return fresh(plan).chance(deadline_s) >= chance
-
-    chosen = next((plan for plan in sorted(plans, key=worth) if on_time(plan)), None)
+    judge = Judge(deadline_s, chance, lambda own: on_fresh_draws(own.nodes))
+    chosen = judge.cheapest(plans)
     soonest = min(plans, key=lambda plan: (plan.estimate.jct_s, plan.nodes))
-    return DeadlineAnswer(deadline_s, chosen, soonest, {METHOD: chosen}, None, proven=False, fresh=fresh)
+    return DeadlineAnswer(
+        deadline_s, chosen, soonest, {METHOD: chosen}, None, proven=False, fresh=judge.fresh
+    )

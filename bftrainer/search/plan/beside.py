@@ -151,7 +151,8 @@ def _refused(
     elif order is Order.AT_ONCE and at_once is not None:
         own = [at_once[0]]
     parts = [replace(part, answer=_without(part.answer, plan)) for part, plan in zip(own, found, strict=True)]
-    later = ways.later()
+    fresh = [part.answer.fresh(part.answer.fastest) for part in parts]
+    later = ways.later(max(one.jct_s for one in fresh), sum(one.total for one in fresh))
     return Whole(parts, order, tried, proven=False, later=later, untried=_untried(alone, question))
 
 

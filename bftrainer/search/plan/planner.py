@@ -1,13 +1,15 @@
 """The plan for an experiment under a deadline, beside what other methods find, and the fastest plan.
 
-"By the deadline" is about the mean of the draws that plans are made with; with a chance, about that share of
-fresh draws, as plans are chosen to fit the ones that they were made with.
+"By the deadline" is about fresh draws, their mean or a share of them: plans are chosen to fit the draws that
+they were made with, which flatter them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from bftrainer.search.plan.baselines import StagePlan, cheapest, fixed_sizes, fixed_trials, worth
 from bftrainer.search.plan.methods.exact import TOLERANCE, Exact, exact, fastest
@@ -16,7 +18,9 @@ from bftrainer.search.plan.model.simulate import PlanEstimate, Simulator
 from bftrainer.search.plan.model.table import Table, tabulate
 
 FRESH = 1000
-"""So many fresh draws say how often a plan is on time."""
+"""So many fresh draws say whether a plan is on time."""
+STANDARD_ERRORS = 3
+"""By so many a mean of draws is wrong at most, nearly always."""
 TIGHTENINGS = 10
 """So many earlier deadlines are tried for a chance: each halves what is left between two of them."""
 
@@ -30,9 +34,11 @@ class DeadlineAnswer:
         chosen: The cheapest plan on time; None if no plan is.
         fastest: The plan that ends first, whatever it costs.
         others: Method -> its cheapest plan on time; None if it has none.
-        bound: No plan of the tables that is on time on average costs less; None if none is on time.
-        proven: Whether the exact plan is known to be the cheapest of the tables; never with a chance: a plan
-            that is late on average may be on time often enough.
+        bound: No plan of the tables costs less that is on time on average of the draws that plans are made
+            with; None if none is on time.
+        proven: Whether the exact plan is known to be the cheapest of these; never with a chance: a plan that
+            is late on average may be on time often enough. Nor where the cheapest one is late on average of
+            fresh draws.
         fresh: Method -> its plan on draws that it was not made with.
     """
 
@@ -45,6 +51,40 @@ class DeadlineAnswer:
     fresh: Callable[[StagePlan], PlanEstimate]
 
 
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Says which plans are on time.
+
+    Attributes:
+        deadline_s: From the begin.
+        chance: The share of fresh draws in which a plan has to be done by then; None: on average.
+        fresh: A plan on draws that it was not made with.
+    """
+
+    deadline_s: float
+    chance: float | None
+    fresh: Callable[[StagePlan], PlanEstimate]
+
+    def late_s(self, plan: StagePlan) -> float:
+        """By how much a plan is late on average of the fresh draws; negative: it is early."""
+        return self.fresh(plan).jct_s - self.deadline_s * (1 + TOLERANCE)
+
+    def on_time(self, plan: StagePlan | None) -> bool:
+        """Whether a plan is on time. Where its own draws leave no doubt, no others are needed."""
+        if plan is None:
+            return False
+        if self.chance is not None:
+            return self.fresh(plan).chance(self.deadline_s) >= self.chance
+        own = plan.estimate
+        doubt_s = STANDARD_ERRORS * own.jct_std_s / math.sqrt(own.seconds.shape[1])
+        return own.jct_s - doubt_s <= self.deadline_s * (1 + TOLERANCE) and self.late_s(plan) <= 0
+
+    def cheapest(self, plans: Iterable[StagePlan | None]) -> StagePlan | None:
+        """The cheapest of these that is on time; None if none is."""
+        known = [plan for plan in plans if plan is not None]
+        return next((plan for plan in sorted(known, key=worth) if self.on_time(plan)), None)
+
+
 def plan(simulator: Simulator, deadline_s: float, chance: float | None = None) -> DeadlineAnswer:
     """Plan an experiment: exactly, greedily and by the baselines; the cheapest is chosen.
 
@@ -52,62 +92,51 @@ def plan(simulator: Simulator, deadline_s: float, chance: float | None = None) -
     draws all is to be done by the deadline.
     """
     costs, naive = Costs(simulator), fixed_trials(simulator)
-    table, fixed = costs.table, costs.fixed
-    fresh = simulator.anew(FRESH)
-
-    def on_time(found: StagePlan | None) -> bool:
-        if found is None:
-            return False
-        if chance is None:
-            return found.estimate.jct_s <= deadline_s * (1 + TOLERANCE)
-        return fresh.estimate(found.steps).chance(deadline_s) >= chance
-
-    def best(plans: list[StagePlan | None]) -> StagePlan | None:
-        return min(
-            (found for found in plans if found is not None and on_time(found)), key=worth, default=None
-        )
-
-    proof = exact(simulator, table, deadline_s)
-    until = deadline_s
-    if chance is not None and not on_time(proof.plan):
-        proof, until = _tightened(simulator, table, deadline_s, on_time, proof)
-    static = best([*fixed])
+    table, on_fresh_draws = costs.table, cache(simulator.anew(FRESH).estimate)
+    judge = Judge(deadline_s, chance, lambda own: on_fresh_draws(own.steps))
+    proof, until = exact(simulator, table, deadline_s), deadline_s
+    if not judge.on_time(proof.plan):
+        earlier = _in_time if chance is None else _often_enough
+        proof, until = earlier(simulator, table, judge, proof)
+    static = judge.cheapest(costs.fixed)
     others = {
-        "exact": best([proof.plan]),
-        "greedy": best([greedy(simulator, until, static)]),
-        "greedy-repaired": best([repaired(simulator, table, until, static)]),
+        "exact": judge.cheapest([proof.plan]),
+        "greedy": judge.cheapest([greedy(simulator, until, static)]),
+        "greedy-repaired": judge.cheapest([repaired(simulator, table, until, static)]),
         "static": static,
-        "naive elastic": best([*naive]),
+        "naive elastic": judge.cheapest(naive),
     }
     proven = proof.proven and proof.plan is not None and chance is None
-    chosen = best([*others.values()])  # of equal ones the exact plan
-    return DeadlineAnswer(
-        deadline_s,
-        chosen,
-        costs.fastest(),
-        others,
-        proof.bound,
-        proven,
-        lambda own: fresh.estimate(own.steps),
-    )
+    chosen = judge.cheapest(others.values())  # of equal ones the exact plan
+    return DeadlineAnswer(deadline_s, chosen, costs.fastest(), others, proof.bound, proven, judge.fresh)
 
 
-def _tightened(
-    simulator: Simulator,
-    table: Table,
-    deadline_s: float,
-    on_time: Callable[[StagePlan | None], bool],
-    first: Exact,
-) -> tuple[Exact, float]:
+def _in_time(simulator: Simulator, table: Table, judge: Judge, first: Exact) -> tuple[Exact, float]:
+    """The exact plan for an earlier deadline that is on time on average, and that deadline; else the fastest
+    plan if it is."""
+    found, until = first.plan, judge.deadline_s
+    for _ in range(TIGHTENINGS):
+        if found is None:
+            break
+        until = min(until, found.estimate.jct_s) - judge.late_s(found)
+        found = exact(simulator, table, until).plan
+        if judge.on_time(found):
+            return Exact(found, proven=False, bound=first.bound), until
+    soonest = fastest(simulator, table)
+    on_time = soonest if judge.on_time(soonest) else None
+    return Exact(on_time, proven=False, bound=first.bound), judge.deadline_s
+
+
+def _often_enough(simulator: Simulator, table: Table, judge: Judge, first: Exact) -> tuple[Exact, float]:
     """The exact plan for an earlier deadline that is on time often enough, and that deadline."""
-    low = fastest(simulator, table).estimate.jct_s
-    found, high = exact(simulator, table, low), deadline_s
-    if not on_time(found.plan):
-        return Exact(None, proven=False, bound=first.bound), deadline_s
+    low, high = fastest(simulator, table).estimate.jct_s, judge.deadline_s
+    found = exact(simulator, table, low)
+    if not judge.on_time(found.plan):
+        return Exact(None, proven=False, bound=first.bound), high
     for _ in range(TIGHTENINGS):
         middle = (low + high) / 2
         tried = exact(simulator, table, middle)
-        if on_time(tried.plan):
+        if judge.on_time(tried.plan):
             found, low = tried, middle
         else:
             high = middle

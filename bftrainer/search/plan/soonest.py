@@ -76,14 +76,20 @@ class Ways:
             "fewer stages by a larger eta or least"
         )
 
-    def later(self) -> list[Later]:
-        """What deadlines that can be met would cost, from the earliest one on."""
-        soonest = _longest(self.fastest()[1])
+    def later(self, fresh_s: float, fresh_cost: float) -> list[Later]:
+        """What deadlines that can be met would cost, from that of the fastest plan on.
+
+        `fresh_s`, `fresh_cost`: when it ends by fresh draws, and what it costs. The draws that plans are
+        made with flatter all of them about as much.
+        """
+        _, soonest = self.fastest()
+        longer, dearer = fresh_s / _longest(soonest), fresh_cost / (_total(soonest) or 1.0)
         found = []
-        for deadline_s in (soonest * times for times in LATER):
+        for deadline_s in (_longest(soonest) * times for times in LATER):
             if ways := list(self._cheapest(deadline_s)):
                 _, best = min(ways, key=_worth)
-                found.append(Later(deadline_s, _total(best), sum(plan.nodes for plan in best)))
+                nodes = sum(plan.nodes for plan in best)
+                found.append(Later(deadline_s * longer, _total(best) * dearer, nodes))
         return found
 
     def _cheapest(self, deadline_s: float) -> Iterator[tuple[Order, list[StagePlan]]]:

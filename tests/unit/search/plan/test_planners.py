@@ -94,8 +94,10 @@ def test_nothing_is_on_time_before_the_fastest_plan() -> None:
     answer = plan(simulator, soonest * 0.99)
     assert answer.chosen is None and answer.bound is None
     question = beside.Question(simulator.profile, soonest * 0.99, method="exact", samples=8)
-    costs = beside.together([simulator.experiment], question).later
-    assert costs[0].deadline_s == pytest.approx(soonest)
+    refused = beside.together([simulator.experiment], question)
+    costs, answer = refused.later, refused.parts[0].answer
+    assert answer.fastest.estimate.jct_s == pytest.approx(soonest)
+    assert costs[0].deadline_s == pytest.approx(answer.fresh(answer.fastest).jct_s)
     assert [one.cost for one in costs] == sorted((one.cost for one in costs), reverse=True)
 
 
@@ -371,6 +373,31 @@ def test_algorithm_2_lowers_to_a_factor_or_multiple_and_ends_where_that_saves_no
     assert [(s.parallel, s.workers, s.nodes) for s in found.steps] == [(6, 1, 6), (1, 1, 1)]
     mended = repaired(simulator, tabulate(simulator), 1000, static)
     assert mended is not None and mended.estimate.total <= found.estimate.total
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_plan_is_on_time_on_average_of_draws_that_it_was_not_made_with(seed: int) -> None:
+    """Eight draws flatter the plan that is the best by them; users see the time of fresh draws."""
+    rng = random.Random(seed)
+    profile = ExperimentProfile(
+        curve=AMDAHL,
+        nodes=6,
+        spread=Spread(0.5, family=Family.LOGNORMAL),
+        billing=Billing(price=3600),
+        start=Latency(20, 8),
+    )
+    experiment = successive_halving(9, rng.uniform(5, 50), 400, 4)
+    question = beside.Question(profile, 1.0, samples=8, seed=seed)
+    refused = beside.together([experiment], question)
+    soonest = refused.parts[0].answer
+    first = refused.later[0]
+    assert first.deadline_s == pytest.approx(soonest.fresh(soonest.fastest).jct_s)
+    for times in (1.0, 1.03, 1.1, 1.3, 2.0):
+        deadline_s = first.deadline_s * times
+        answer = beside.together([experiment], replace(question, deadline_s=deadline_s)).parts[0].answer
+        assert answer.chosen is not None
+        for found in answer.others.values():
+            assert found is None or answer.fresh(found).jct_s <= deadline_s * (1 + 1e-8)
 
 
 def test_a_chance_is_kept_on_draws_that_the_plan_was_not_made_with() -> None:
