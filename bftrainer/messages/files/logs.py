@@ -51,7 +51,7 @@ OUTSIDE = Diagnostic(
 )
 FEWER_NODES = Diagnostic(
     527,
-    "--nodes {asked:,}: the log has {there:,} nodes",
+    "{asked:,} nodes are asked for, and the log has {there:,}",
     "Ask for at most that many",
     "Only nodes that the log names can be taken.",
 )

@@ -24,3 +24,10 @@ LOG_BELOW_DEADLINE = Diagnostic(
     "The search is replayed from many moments of the log, and each needs the time to the deadline after it. "
     "See [On idle nodes](planning.md#on-idle-nodes).",
 )
+TRIAL_FOR_AGES = Diagnostic(
+    843,
+    "a trial of {iterations:g} iterations would take {seconds:.3g} s on {workers:,} workers",
+    "Give curve in samples/s, iteration_samples in samples, and work for at most {most:g} s",
+    "No plan can be computed for such times: one of these numbers has probably another unit. See "
+    "[The profile](planning.md#the-profile).",
+)

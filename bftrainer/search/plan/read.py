@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from bftrainer.messages.files.plans import NO_ROOM_FOR_TRIAL, NO_SPEED
+from bftrainer.messages.files.plans import NO_ROOM_FOR_TRIAL, NO_SPEED, TRIAL_FOR_AGES
 from bftrainer.messages.files.tables import NOT_IN_FORM
 from bftrainer.search.files.parse import NEEDS, parse
 from bftrainer.search.plan import of_study
@@ -31,6 +31,9 @@ PROFILE_NEEDS = (
 )
 
 M = TypeVar("M", bound=BaseModel)
+
+MOST_TRIAL_S = 1e12
+"""What a trial takes in a stage at most: sums of longer times and their costs would overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +66,12 @@ def search(path: Path, profile_path: Path | None) -> Search:
     if own.least > (room := own.nodes * own.node_workers):
         said = NO_ROOM_FOR_TRIAL.say(least=own.least, nodes=own.nodes, each=own.node_workers, room=room)
         raise SpecError(f"{profile_path or path}:1: {said}")
-    if study is None:
-        return Search(experiments(found), own, None)
-    return Search(of_study.experiments(study, own.iteration_samples), own, study.deadline_s)
+    made = of_study.experiments(study, own.iteration_samples) if study else experiments(found)
+    longest = max(stage.iterations for experiment in made for stage in experiment.stages)
+    if not (seconds := longest * own.iteration_s(own.least)) <= MOST_TRIAL_S:
+        said = TRIAL_FOR_AGES.say(iterations=longest, seconds=seconds, workers=own.least, most=MOST_TRIAL_S)
+        raise SpecError(f"{profile_path or path}:1: {said}")
+    return Search(made, own, study.deadline_s if study else None)
 
 
 def experiments(found: Document) -> tuple[Experiment, ...]:

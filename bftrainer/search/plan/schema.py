@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -63,6 +63,14 @@ def _mean(given: Any) -> Any:
 LatencyOrSeconds = Annotated[LatencyKeys, BeforeValidator(_mean)]
 
 
+def _auto(given: Any) -> Any:
+    """`auto` is no bound; other texts are refused."""
+    if isinstance(given, str) and given != "auto":
+        wanted = "a number of trials, or auto"
+        raise ValueError(WRONG_VALUE.say(name="the value", given=repr(given[:40]), wanted=wanted))
+    return None if given == "auto" else given
+
+
 class SpreadKeys(_Model):
     """Stragglers, relative to a task's mean."""
 
@@ -90,7 +98,7 @@ class ProfileKeys(_Model):
     node_workers: Count = 1
     workers: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
     nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] = 512
-    parallelism: Count | Literal["auto"] | None = None
+    parallelism: Annotated[Count | None, BeforeValidator(_auto)] = None
     spread: SpreadKeys | None = None
     start: LatencyOrSeconds = LatencyKeys(mean=0)
     scale: LatencyOrSeconds = LatencyKeys(mean=0)
@@ -119,8 +127,8 @@ class ProfileKeys(_Model):
         }
         if self.curve is not None:
             own["curve"] = curve.make(self.curve)
-        if self.parallelism is not None:
-            own["parallelism"] = None if self.parallelism == "auto" else self.parallelism
+        if "parallelism" in self.model_fields_set:
+            own["parallelism"] = self.parallelism
         if self.workers is not None:
             own |= {"least": self.workers[0], "most": self.workers[1], "sizes": EVERY_SIZE}
         return replace(

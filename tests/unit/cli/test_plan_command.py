@@ -47,6 +47,21 @@ def test_a_plan_is_a_table_by_stage_with_time_and_cost(folder: Path) -> None:
     assert all(method in found.output for method in ("static", "naive elastic", "greedy"))
 
 
+@pytest.mark.parametrize(
+    ("profile", "said"),
+    [
+        ("curve: [[1, 10]]\nparallelism: 0", "parallelism: 0: input should be greater than or equal to 1"),
+        ("curve: [[1, 10]]\nparallelism: a", "parallelism: the value 'a' cannot be used. Give a number of"),
+        ("curve: [[1, 1.0e-300]]", "a trial of 8 iterations would take 8e+300 s on 1 workers"),
+    ],
+)
+def test_a_wrong_profile_is_told_in_one_line(folder: Path, profile: str, said: str) -> None:
+    (folder / "profile.yaml").write_text(profile + "\n")
+    found = run(folder, "--deadline", "3m")
+    assert found.exit_code == 1 and len(str(found.exception).splitlines()) == 1
+    assert said in str(found.exception)
+
+
 def test_the_same_as_json(folder: Path) -> None:
     found = json.loads(run(folder, "--deadline", "3m", "--method", "exact", "--json").output)
     own = found["experiments"][0]

@@ -83,7 +83,7 @@ def test_nodes_are_picked_by_name_or_by_seed() -> None:
     picks = [chosen(names, 10, seed) for seed in (0, 0, 1)]
     assert picks[0] == chosen(names[::-1], 10, 0) == picks[1] != picks[2]
     assert {len(pick) for pick in picks} == {10}
-    with pytest.raises(LogError, match="--nodes 51: the log has 50 nodes"):
+    with pytest.raises(LogError, match="51 nodes are asked for, and the log has 50"):
         chosen(names, 51, 1)
 
 

@@ -229,7 +229,7 @@ def test_an_interrupted_sweep_keeps_what_it_has(folder: Path) -> None:
 def test_a_run_that_fails_is_a_row_and_is_tried_again(folder: Path) -> None:
     jobs = read(folder, BASE + "grid: {nodes: [9, 2]}\n")
     bad, good = sweep.sweep(jobs, folder / "out", at_once)
-    assert bad["error"].startswith("--nodes 9: the log has 3 nodes. Ask for at most that many")
+    assert bad["error"].startswith("9 nodes are asked for, and the log has 3. Ask for at most that many")
     assert (bad["efficiency_u"], bad["nodes"], good["error"]) == (None, 9, None)
     mended = execute.execute(jobs[1], None) | {"key": jobs[0].key}
     assert sweep.sweep(jobs, folder / "out", lambda todo, records: (mended for _ in todo))[0]["error"] is None
@@ -288,7 +288,7 @@ def test_the_table_has_the_parameters_that_differ_and_errors_below(folder: Path)
     lines = done.stdout.splitlines()
     assert lines[0].split()[:3] == ["nodes", "max_parallel", "U"]
     assert [line.split()[:2] for line in lines[1:3]] == [["9", "auto"], ["2", "auto"]]
-    assert lines[3].startswith("nodes=9, max_parallel=auto: --nodes 9: the log has 3 nodes")
+    assert lines[3].startswith("nodes=9, max_parallel=auto: 9 nodes are asked for, and the log has 3")
     assert done.exit_code == 1
 
 

@@ -17,7 +17,7 @@ def test_the_first_nodes_are_first_by_name() -> None:
     log = [Interval(0.0, 1.0, name) for name in ("b", "c", "a", "b")]
     assert intervals.first_nodes(log, 2) == {"a", "b"}
     assert intervals.first_nodes(log, None) == {"a", "b", "c"}
-    with pytest.raises(LogError, match="--nodes 4: the log has 3 nodes"):
+    with pytest.raises(LogError, match="4 nodes are asked for, and the log has 3"):
         intervals.first_nodes(log, 4)
 
 
