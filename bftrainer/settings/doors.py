@@ -106,7 +106,7 @@ SPECS = (
         "the YAML of a spec or study, and its values",
         (PARSED, MATCHED, EXPANDED),
         (
-            "spec/located_yaml.py",
+            "yaml_files.py",
             "spec/schema.py",
             "spec/command_line.py",
             "search/files/parse.py",

@@ -11,8 +11,9 @@ from pydantic_core import ErrorDetails
 
 from bftrainer.messages.specs import WRONG_KEY
 from bftrainer.model.text import cut, shown
-from bftrainer.spec.located_yaml import QUOTED, Document, Location
+from bftrainer.spec.located_yaml import Document
 from bftrainer.spec.schema import Spec
+from bftrainer.yaml_files import QUOTED, Location
 
 MOST_ERRORS = 20
 """So many errors of a spec are told."""

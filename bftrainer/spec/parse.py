@@ -18,17 +18,9 @@ from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.performance import curve
 from bftrainer.spec.command_line import script_of
 from bftrainer.spec.explain import explain
-from bftrainer.spec.located_yaml import (
-    QUOTED,
-    SPEC,
-    SPECS,
-    Document,
-    Location,
-    SpecError,
-    YamlLimits,
-    compose,
-)
+from bftrainer.spec.located_yaml import SPEC, SPECS, Document, SpecError, YamlLimits, compose
 from bftrainer.spec.schema import Rescale, Spec, Work
+from bftrainer.yaml_files import QUOTED, Location
 
 WORDS = ("command", "env")
 """Keys whose values are texts, also where they look like numbers: `--lr, 1e-3`, `OMP_NUM_THREADS: 4`."""

@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "elsewhere": set(),
     "files": set(),
     "nodesets": set(),
-    "yaml_files": {"files", "model"},
+    "yaml_files": {"files", "messages", "model"},
     "threads": {"errors", "messages"},
     "model": set(),
     "ports": {"errors", "model"},
@@ -69,7 +69,10 @@ ALLOWED: dict[str, set[str]] = {
     "remote": {"api", "settings"},
     "worker_output": {"errors", "files", "messages", "state_dir"},
     "web": {"api", "errors", "messages", "worker_output"},
-    "search": {"messages", "errors", "files", "model", "performance", "spec", "threads", "traces", "remote"},
+    "search": {
+        *("errors", "files", "messages", "model", "performance", "remote", "spec", "threads", "traces"),
+        "yaml_files",
+    },
     "demo": {"api", "errors", "files", "messages", "series", "settings", "traces"},
     "rehearsal": {"errors", "messages", "model", "api", "demo", "elastic", "settings", "spec"},
 }

@@ -18,8 +18,9 @@ from bftrainer.messages.files.studies import (
 )
 from bftrainer.search.files.space import Kind, Parameter, Value
 from bftrainer.search.study import Sampler, StoppingKind, StudySpec
-from bftrainer.spec.located_yaml import QUOTED, Document
+from bftrainer.spec.located_yaml import Document
 from bftrainer.threads import check
+from bftrainer.yaml_files import QUOTED
 
 MAXIMIZED = frozenset(
     {"acc", "accuracy", "auc", "auroc", "bleu", "dice", "f1", "iou", "precision", "psnr", "r2", "recall"}

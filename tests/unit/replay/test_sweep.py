@@ -124,7 +124,7 @@ def test_a_key_tells_parameters_and_files(folder: Path) -> None:
         ),
         (BASE + "grid: {begin: [yesterday]}\n", "begin=yesterday: begin: 'yesterday': invalid isoformat"),
         ("grid: {t_fwd_s: [10]}\n", "t_fwd_s=10: log is missing; workload is missing"),
-        ("{[\n", "grid.yaml:2: not YAML: "),
+        ("{a: [\n", "grid.yaml:2: not YAML: "),
     ],
 )
 def test_bad_descriptions_are_refused(folder: Path, text: str, said: str) -> None:

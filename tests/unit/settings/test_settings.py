@@ -436,14 +436,14 @@ def test_a_file_that_is_none_or_of_no_use_ends_in_one_message(tmp_path: Path) ->
     with huge.open("wb") as file:
         file.truncate(2**40)
     deep.write_text("[" * 100_000)
-    odd.write_text("state_dir: 2021-99-99\n")
+    odd.write_text(f"poll_s: {'9' * 100}\n")
     for path, why in (
         (fifo, "not a regular file"),
         (Path("/dev/zero"), "not a regular file"),
         (tmp_path, "not a regular file"),
         (huge, "at most 1000 kB are read"),
         (deep, "nested too deeply"),
-        (odd, "month"),
+        (odd, "a number has at most 64 characters"),
     ):
         with pytest.raises(SettingsError, match=f"{path}(:1)?: .*{why}"):
             load({}, file=path, environ={})
