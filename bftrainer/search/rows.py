@@ -49,11 +49,10 @@ def stored_trial(trial: Trial) -> StoredTrial:
     return StoredTrial(number=trial.number, data=TRIAL.dump_python(trial))
 
 
-def stored_points(study: Study, after: int = 0) -> list[StoredTrial]:
-    """The known points as the store keeps them, once each: those behind the first `after` ones, without those
-    of the study file. Their numbers are below those of trials: -1, -2, and so on."""
-    begin = max(after, len(study.spec.points))
-    points = enumerate(study.points[begin:], begin - len(study.spec.points))
+def stored_points(study: Study, after: int) -> list[StoredTrial]:
+    """The known points as the store keeps them, once each: those behind the first `after` ones, of which the
+    study file has some. Their numbers are below those of trials: -1, -2, and so on."""
+    points = enumerate(study.points[after:], after - len(study.spec.points))
     return [StoredTrial(number=-1 - i, data={"point": dict(point)}) for i, point in points]
 
 

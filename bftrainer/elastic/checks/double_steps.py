@@ -36,7 +36,6 @@ class DoubleSteps(StepObserver):
 
     def after_update(self, optimizer: str) -> None:
         self._is_own = False
-        self._counts = self._counted()
 
     def before_schedule(self) -> None:
         self._check_schedulers()

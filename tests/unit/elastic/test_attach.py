@@ -83,7 +83,7 @@ def test_a_count_that_goes_back_is_told_of_once_and_no_speed_is_negative(
     monkeypatch.setattr(warnings, "_last", list[str]())
     speed = CountSpeed()
     counted = [(0, 0.0), (100, 1.0), (100, 1.5), (300, 2.0), (0, 3.0), (100, 4.0), (50, 5.0)]
-    rates = [speed.rate(int(now) % 4, samples, now) for samples, now in counted]
+    rates = [speed.rate(int(now) % 4, samples, 1000.0 + now) for samples, now in counted]
     assert rates == [None, 100.0, 100.0, 200.0, None, 100.0, None]
     assert [text.partition(".")[0] for text in warnings.last()] == [
         "the script's count of samples goes back, from 300 to 0",

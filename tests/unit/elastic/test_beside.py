@@ -69,6 +69,13 @@ def test_a_scheduler_that_the_script_steps_as_well_is_refused(every: str, where:
         script.go(beside if where == "before" else nothing, beside if where == "after" else nothing)
 
 
+def test_a_scheduler_that_a_hook_of_the_optimizer_steps_as_well_is_refused() -> None:
+    script = Script()
+    script.sgd["G"].register_step_post_hook(lambda *_: script.scheduler.step())
+    with pytest.raises(RuntimeError, match=r"Leave scheduler\.step\(\) out\. .*BFT-118"):
+        script.go(nothing, nothing)
+
+
 @pytest.mark.parametrize("several", [False, True])
 def test_before_and_after_the_loop_the_script_may_step(several: bool) -> None:
     script = Script(several=several)

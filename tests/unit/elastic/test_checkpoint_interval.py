@@ -1,4 +1,4 @@
-"""How often a run makes checkpoints: as its spec says, but a costly one only as often as pays."""
+"""How often a run reports and makes checkpoints: a costly one only as often as pays."""
 
 from __future__ import annotations
 
@@ -27,9 +27,13 @@ ABOUT: dict[str, Any] = {
 
 
 class Told:
-    """The agent's end of a channel, which takes all that it is told."""
+    """The agent's end of a channel, which keeps of all that it is told the rates."""
 
-    def send(self, kind: str, **fields: Any) -> None: ...
+    def __init__(self) -> None:
+        self.rates = list[float | None]()
+
+    def send(self, kind: str, **fields: Any) -> None:
+        self.rates.append(fields["rate"])
 
 
 @given(
@@ -75,3 +79,21 @@ def test_a_checkpoint_that_took_long_is_not_repeated_soon(
         found.after_step(Position(step=step, samples=step), slow.now, 1, 1)
         slow.now += 1.0
     assert [round(b - a) for a, b in itertools.pairwise([1000.0, *slow.at])] == [5, 24, 24]
+
+
+def test_of_a_pause_that_began_with_other_members_only_the_rest_is_taken_off(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model = torch.nn.Linear(1, 1)
+    state = TrainingState({"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)})
+    monkeypatch.setattr("bftrainer.elastic.loop.progress.time.monotonic", lambda: 0.0)
+    told = Told()
+    orders = Orders(**ABOUT, checkpoint_dir=str(tmp_path), checkpoint_every_s=1e6)
+    found = Progress(state, told, orders)  # type: ignore[arg-type]
+    found.saver = Slow()  # type: ignore[assignment]
+    found.busy(60.0, 10.0)
+    found.restart(12.0)
+    found.busy(0.0, 15.0)
+    found.after_step(Position(step=1, samples=10), 15.6, 2, 1)
+    found.after_step(Position(step=2, samples=40), 16.6, 2, 1)
+    assert told.rates == [None, pytest.approx(30.0)], "it has trained for 0.6 s, and for 1 s more"

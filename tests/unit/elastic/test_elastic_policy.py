@@ -120,3 +120,25 @@ def test_a_gradient_is_clipped_after_it_is_unscaled() -> None:
     update.scaled((weight * 5.0).sum()).backward()
     update.take(ONE, 1)
     assert weight.item() == pytest.approx(-5.0)
+
+
+class Counting(torch.optim.SGD):
+    """Counts its steps in its parameter groups, as Prodigy does."""
+
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        super().step()
+        for group in self.param_groups:
+            group["k"] += 1
+
+
+def test_what_an_optimizer_counts_in_its_groups_stays_where_weights_have_rates_of_their_own() -> None:
+    model = torch.nn.ParameterList([torch.zeros(1), torch.zeros(1)])
+    optimizer = Counting([{"params": [*model], "k": 0}], lr=1.0)
+    update = Update(trained(model, optimizer, None), Schedule({}, None), None, None, FixedGlobal(8))
+    update.shares = {id(model[1]): 0.5}
+    for step in range(3):
+        for weight in model:
+            weight.grad = torch.ones(1)
+        update.take(ONE, step)
+    (group,) = optimizer.param_groups
+    assert (group["k"], group["lr"], [weight.item() for weight in model]) == (3, 1.0, [-3.0, -1.5])

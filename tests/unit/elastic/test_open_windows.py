@@ -109,6 +109,7 @@ def test_a_script_without_an_end_of_its_windows_is_not_waited_for_for_ever(
 def test_an_optimiser_that_was_given_up_counts_again_from_its_next_step_on(
     windows: OpenWindows, script: Script
 ) -> None:
+    windows.know([script.optimizer])
     for _ in range(pending_gradients.MOST + 1):
         script.backward()
         windows.are_open()

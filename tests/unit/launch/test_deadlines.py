@@ -188,6 +188,17 @@ def test_a_trainer_that_hangs_loses_its_nodes() -> None:
     assert [(node, blame) for node, _, blame in stage.lost()] == [("n", True), ("m", True)]
 
 
+def test_a_trainer_that_is_busy_has_that_time_besides() -> None:
+    stage = Stage()
+    stage.training("n")
+    stage.steps(1)
+    stage.said("n", "busy", generation=2, seconds=10_000.0)
+    stage.timers.advance(13_599.0)
+    assert stage.killed() == []
+    stage.timers.advance(1.0)
+    assert [node for node, _ in stage.killed()] == ["n"]
+
+
 def test_one_that_never_began_to_tell_hangs_as_well_and_a_new_membership_has_the_whole_time() -> None:
     stage = Stage()
     stage.training("n", "m")

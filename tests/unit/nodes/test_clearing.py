@@ -63,6 +63,15 @@ def test_a_node_is_clear_when_neither_pilot_nor_epilog_are_there() -> None:
     assert clears.times.lead_s == 10.0
 
 
+def test_a_node_is_being_released_for_as_long_as_its_pilot_is_listed() -> None:
+    clears = Clears()
+    clears.ends("n1", at=100.0)
+    clears.observe(poll(100.2, "n1", n1=""))
+    assert clears.records.releasing == {"n1"}, "the scheduler may still count it as ours"
+    clears.observe(poll(101.0, n1="completing"))
+    assert not clears.records.releasing and clears.records.clearing.keys() == {"n1"}
+
+
 @pytest.mark.parametrize("others", [False, True], ids=["its pilot", "another user's job"])
 def test_nobody_is_blamed_for_what_another_users_job_leaves_behind(others: bool) -> None:
     """A user could have others barred by a job on their node that ends slowly."""

@@ -32,7 +32,7 @@ from bftrainer.model.trainer import Cost, TrainerSpec, TrainerStatus
 from bftrainer.replay.calibrate import fit, history
 from bftrainer.replay.calibrate.compare import compare
 from bftrainer.replay.calibrate.history import HistoryError
-from bftrainer.replay.calibrate.memberships import PastMembership, speeds
+from bftrainer.replay.calibrate.memberships import PastMembership, memberships, speeds
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
 
@@ -244,6 +244,28 @@ def test_workers_that_were_called_off_would_have_taken_longer(journal: Journal) 
     assert [(start[1], start[2]) for start in fitted.starts] == [
         *(("a", 3.0), ("b", 7.0), ("c", 5.0), ("d", 7.0), ("e", 13.0), ("f", 5.0))
     ]
+
+
+def test_a_worker_that_was_replaced_ends_no_start_of_its_successor(journal: Journal) -> None:
+    journal.run(-1.0)
+    journal.submit(0.0)
+    journal.nodes(0.0, start(1, "a"), joined="a")
+    journal.nodes(4.0, start(2, "a"))
+    journal.ready(5.0, 1, "a")  # the first one, late
+    journal.ready(9.0, 2, "a")
+    journal.event(Drain(time=10.0))
+    (fitted,) = journal.fitted()
+    assert [(start[1], start[2]) for start in fitted.starts] == [("a", 5.0)]
+
+
+def test_no_end_is_known_of_a_membership_of_which_not_all_members_are() -> None:
+    row = {"time": 0.0, "generation": 2, "size": 2, "step": 0, "kind": "restart", "node": "a"}
+    said = {"time": 9.0, "generation": 2, "size": 0, "step": 40}
+    losses = [(10.0, frozenset({"a"}))]
+    (known,) = memberships([row, {**row, "node": "b"}], [said], [*losses, (12.0, frozenset({"b"}))])
+    assert (known.seconds, known.steps) == (12.0, 40)
+    (unknown,) = memberships([row], [said], losses)
+    assert (unknown.seconds, unknown.steps) == (0.0, 0)
 
 
 def test_workers_of_one_batch_are_ready_one_by_one(journal: Journal) -> None:

@@ -275,6 +275,15 @@ def test_hosts_that_a_job_asks_for(count: int, launch: int) -> None:
 IDLE = {name: host(name) for name in ("a", "b", "c")}
 
 
+def test_a_claim_names_hosts_as_small_as_the_smallest_that_it_takes() -> None:
+    held = {"a": 4, "b": 8, "c": 2}
+    waits = job(state="PEND", slots=8)
+    found = claims.claims(
+        [waits], QUEUES, free={}, held=held, slots=4, launch_slots=0, known=Known(), now=NOW
+    )
+    assert found.claims == (Claim(job="7", nodes=frozenset({"a", "b"}), count=2),)
+
+
 def test_windows_that_name_hosts() -> None:
     windows = (
         BackfillWindow(84, 100.0, {"a": 42, "b": 42}),
@@ -301,6 +310,15 @@ def test_plans_name_hosts() -> None:
         PlannedStart("8", NOW - 50, NOW - 9, {"b": 42}),
     )
     assert backfill_windows.expected(IDLE, (), plans, NOW) == {"a": NOW + 50}
+
+
+def test_what_is_expected_first_counts() -> None:
+    windows = (BackfillWindow(42, 60.0, {"a": 42, "b": 42}),)
+    plans = (
+        PlannedStart("9", NOW + 500, NOW + 999, {"a": 42}),
+        PlannedStart("8", NOW + 5, NOW + 9, {"b": 42}),
+    )
+    assert backfill_windows.expected(IDLE, windows, plans, NOW) == {"a": NOW + 60, "b": NOW + 5}
 
 
 def test_an_end_that_hardly_moves_is_the_same() -> None:

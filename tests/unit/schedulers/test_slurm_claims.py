@@ -203,6 +203,13 @@ def test_a_plan_that_we_are_not_in_the_way_of_takes_nothing(change: dict[str, ob
     assert found == Claims()
 
 
+def test_a_plan_may_be_for_after_the_last_of_the_pilots_on_its_nodes() -> None:
+    ends = {**ENDS, "n3": NOW + 9000}
+    puzzling = job(1, 2, partitions=("debug",), planned=("n1", "n3"), start=NOW + 9000)
+    found = ask([puzzling], rooms(held=names(0, 1, 2, 3), ends=ends))
+    assert found.claims == (Claim(job="1", nodes=names(1, 3), count=2),)
+
+
 def test_a_job_behind_gets_no_node_that_is_planned_for_the_one_before() -> None:
     one, other = (
         job(i, 2, partitions=("debug",), planned=("n1", "n3"), start=NOW + 900, limit_s=60.0) for i in (1, 2)
@@ -256,6 +263,13 @@ def test_the_jobs_of_a_flexible_reservation_may_be_anywhere() -> None:
     assert ask([job(1, 2, reservation="hard")], where) == Claims()
     planned = job(1, 2, reservation="hard", planned=("n0", "n1"), start=NOW + 900)
     assert [c.count for c in ask([planned], where).claims] == [2], "Slurm knows better"
+
+
+def test_a_job_of_a_reservation_is_tried_though_the_same_without_one_found_no_place() -> None:
+    where = rooms(held=names(0, 1), flexible=frozenset({"soft"}), reserved=dict.fromkeys(names(0), NOW + 9))
+    plain = job(1, 2, reason="ReqNodeNotAvail")
+    assert ask([plain], where) == Claims()
+    assert ask([plain, replace(plain, id="2", reservation="soft")], where).jobs == {"2"}
 
 
 def test_a_job_that_begins_now_counts_before_slurm_has_looked_at_it_again() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -417,3 +417,21 @@ def test_a_command_that_prints_on_while_it_is_killed_ends_as_cut(monkeypatch: py
 def test_variables_that_steer_slurms_commands_are_dropped() -> None:
     kept = environment({"PATH": "/bin", "SCANCEL_STATE": "RUNNING", "SLURM_CONF_SERVER": "x"})
     assert kept == {"PATH": "/bin", "SLURM_CONF_SERVER": "x"}
+
+
+def test_only_the_last_pilot_that_was_submitted_for_a_node_has_its_job(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler, asked = commands.scheduler(), list[Mapping[Pilot, str]]()
+
+    async def causes(jobs: Mapping[Pilot, str]) -> Mapping[Pilot, str]:
+        asked.append(jobs)
+        return {}
+
+    async def scenario() -> None:
+        await scheduler.submit(PILOT, "secret")
+        monkeypatch.setattr(scheduler, "causes", causes)
+        await scheduler.failures([PILOT, replace(PILOT, tag="f" * 32)])
+
+    asyncio.run(scenario())
+    assert asked == [{PILOT: "4711"}]

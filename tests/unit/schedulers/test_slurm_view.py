@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer.model.machine import Claim, Pilot
-from bftrainer.schedulers.shared.claims import Known
+from bftrainer.model.machine import Claim, Node, NodeState, Pilot, Snapshot
+from bftrainer.schedulers.shared.batch import BatchView
+from bftrainer.schedulers.shared.claims import Claims, Known
 from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.slurm import text as slurm_text
 from bftrainer.schedulers.slurm.own_jobs import SlurmOwnJobs
@@ -394,4 +395,11 @@ def test_the_main_job_on_a_node_and_when_it_ends_at_the_latest_are_told() -> Non
         "n3": ("9", None),
         **dict.fromkeys(("n4", "n5", "n6"), ("", None)),
     }
-    assert found.shifted(-5.0).snapshot.nodes[0].ends == NOW + 595
+
+
+def test_all_times_of_a_poll_are_moved_to_the_daemons_clock() -> None:
+    node = Node(name="n1", state=NodeState.IDLE, until=10.0, ends=20.0)
+    last = Snapshot(time=1.0, nodes=(node,), pilots=(Pilot(tag="t", node="n1", ends=30.0),))
+    moved = BatchView(last, Claims()).shifted(5.0).snapshot
+    (node,), (pilot_there,) = moved.nodes, moved.pilots
+    assert (moved.time, node.until, node.ends, pilot_there.ends) == (6.0, 15.0, 25.0, 35.0)

@@ -34,7 +34,7 @@ def again(study: Study) -> Study:
     """The study as it is read back from the store."""
     text = yaml.safe_dump({**TEXT, "stopping": HALVING, "parallelism": 4}, sort_keys=False)
     kept = stored_study(replace(study, source=StudyFile(text=text, file="", base="/")))
-    rows = [*stored_points(study), *map(stored_trial, study.trials.values())]
+    rows = [*stored_points(study, len(study.spec.points)), *map(stored_trial, study.trials.values())]
     return loaded(kept, sorted(rows, key=attrgetter("number")))
 
 
