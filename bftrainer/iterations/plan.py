@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from bftrainer.iterations.model import (
 from bftrainer.iterations.orders import JobsWaiting, Order, would_end_last
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SharedState:
     """The jobs, the devices, and where both stand at `now` (s). `attained` and `ran` have one entry a job."""
 
@@ -33,7 +34,7 @@ class SharedState:
     attained: Floats
     ran: Flags
 
-    @property
+    @cached_property
     def arrived(self) -> Ints:
         """The jobs that have come and not ended, by number."""
         here = (np.array([job.arrival for job in self.jobs]) <= self.now) & np.isinf(self.table.jobs["ended"])
@@ -77,7 +78,7 @@ def plan(state: SharedState, order: Order) -> tuple[PlannedTasks, SharedState]:
     until = state.now + state.rules.interval_s
     slots, jobs = waiting_jobs(state)
     ranked = slots[np.argsort(order(jobs), kind="stable")] if len(slots) else slots
-    if _wait_for_each_other(state):
+    if _wait_for_each_other(state, jobs):
         held = slots[workers["home"][slots] >= 0]
         np.subtract.at(devices["resident"], workers["home"][held], table.jobs["model"][workers["job"][held]])
         workers["left"][held] = workers["home"][held]
@@ -116,12 +117,11 @@ def plan(state: SharedState, order: Order) -> tuple[PlannedTasks, SharedState]:
     )
 
 
-def _wait_for_each_other(state: SharedState) -> bool:
+def _wait_for_each_other(state: SharedState, jobs: JobsWaiting) -> bool:
     """Whether none goes on because each holds memory that others lack: in the whole last interval no task
     ran, and each job that could have run in it has a worker that fits nowhere."""
-    workers, here = state.table.workers, state.arrived
-    arrivals = np.array([job.arrival for job in state.jobs])
-    before = here[arrivals[here] <= state.now - state.rules.interval_s]
+    workers = state.table.workers
+    before = state.arrived[jobs.arrival <= state.now - state.rules.interval_s]
     if not len(before) or state.ran.any() or (state.table.devices["running"] >= 0).any():
         return False
     return bool(np.isin(before, workers["job"][workers["home"] < 0]).all())

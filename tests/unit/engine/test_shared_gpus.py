@@ -343,12 +343,14 @@ def test_a_trainer_that_gets_a_size_it_may_not_have_keeps_what_it_held() -> None
     assert trimmed([trainer], {1: frozenset({"a:1"})}, world.state) == {1: frozenset()}
 
 
+@pytest.mark.parametrize("held", [{"a:1"}, set()], ids=["held", "gained, too"])
 @pytest.mark.parametrize("share", [False, True])
-def test_groups_that_have_gpus_of_one_node_keep_users_apart(share: bool) -> None:
+def test_groups_that_have_gpus_of_one_node_keep_users_apart(share: bool, held: set[str]) -> None:
+    """Of two that gain GPUs there the first has them."""
     world = world_of("a", "b")
     submit(world, 1, user="ann")
     submit(world, 2, user="bob")
-    ann, bob = (replace(world.trainer(t), nodes=frozenset(own)) for t, own in ((1, {"a:1"}), (2, {"b:1"})))
+    ann, bob = (replace(world.trainer(t), nodes=frozenset(own)) for t, own in ((1, held), (2, {"b:1"})))
     target = {1: frozenset({"a:1"}), 2: frozenset({"b:1", "a:2"})}
     rules = replace(rules_of(world.state.settings), users_share=share)
     kept = target if share else target | {2: frozenset({"b:1"})}
