@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer.agent.files import checkpoints
 from bftrainer.agent.files.checkpoints import Writing
 from bftrainer.elastic.state.checkpoint import Checkpoints
 from bftrainer.files import is_among
@@ -67,7 +68,27 @@ def test_a_trainers_own_folder_that_another_user_has_exchanged_gets_no_checkpoin
             Writing(memory, len(b"state"), path, lambda: math.inf, own=True).write()
     finally:
         os.close(memory)
-    checkpoints = Checkpoints(str(folder), str(own))
-    assert not checkpoints.save({"format": 1, "position": {"step": 7}, "parts": {}}, 1)
-    assert "belongs to another user" in checkpoints.error
+    workers = Checkpoints(str(folder), str(own))
+    assert not workers.save({"format": 1, "position": {"step": 7}, "parts": {}}, 1)
+    assert "belongs to another user" in workers.error
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("written", [4, 6])
+def test_a_snapshot_of_which_half_is_written_does_not_give_way_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    monkeypatch.setattr(checkpoints, "CHUNK", 1)
+    memory, found = os.memfd_create("snapshot"), list[bool]()
+
+    def goes_on() -> float:
+        if writing._done == written:
+            found.append(writing.gives_way(10, math.inf))
+        return math.inf
+
+    writing = Writing(memory, 10, tmp_path / "g00000001-s000000000007.pt", goes_on)
+    try:
+        os.write(memory, bytes(10))
+        assert writing.write() and found == [written < 5]
+    finally:
+        os.close(memory)

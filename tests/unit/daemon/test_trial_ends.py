@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bftrainer.daemon.studies import trial_runs
-from bftrainer.daemon.studies.trial_runs import TrialRuns
+from bftrainer.daemon.studies.trial_runs import TrialRun, TrialRuns
 from bftrainer.errors import DamagedError, StoreError
 from bftrainer.model.reports import TrainerSummary
 from bftrainer.model.trainer import TrainerStatus
@@ -117,3 +117,21 @@ def test_a_store_that_cannot_be_read_is_asked_again_and_ends_no_daemon(
     told = list[events.Event]()
     asyncio.run(runs(study, {}, told, unreadable=3).find_all(study))
     assert [(type(event).__name__, event.samples) for event in told] == [("TrialEnded", 300)]  # type: ignore[union-attr]
+
+
+def test_a_trial_whose_trainer_has_ended_here_hears_of_it_when_the_last_worker_has_gone() -> None:
+    study = replace(Run(spec_of(trials=1, parallelism=1, sampler="random")).study, user="ann")
+    workers, told = {"n1": "leaving"}, list[events.Event]()
+    own = replace(runs(study, workers, told), clock=SimpleNamespace(now=lambda: 1.0))
+    own._runs[1] = TrialRun(1, 0, 1)
+
+    async def story() -> None:
+        own.ended(1)
+        own.look()
+        assert told == [], "it may still write a checkpoint"
+        workers.clear()
+        own.look()
+        await asyncio.sleep(0)
+        assert len(told) == 1
+
+    asyncio.run(story())

@@ -98,3 +98,11 @@ def test_where_it_is_not_known_the_error_says_what_to_give() -> None:
         TypeError, match=r"Give data with a length and elastic\.Run\(epochs=\.\.\.\).*BFT-110"
     ):
         len(run(Stream(), epochs=2))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "budget", "found"), [(3, 100, 3), (3, 20, 2.0), (None, 20, 2.0), (3, None, 3)]
+)
+def test_a_run_has_as_many_epochs_as_end_first(epochs: int | None, budget: int | None, found: float) -> None:
+    options: Any = {"epochs": epochs, "budget": budget, "stand_in": False}
+    assert IndexedBatches(Source(torch.arange(10), 5, None, 0), FixedGlobal(5), **options).epochs == found

@@ -14,6 +14,7 @@ import pytest
 from bftrainer.launch.deadlines import TimeLimits
 from bftrainer.launch.reports import MAX_PAUSES
 from bftrainer.launch.torchrun.launcher import TorchrunLauncher
+from bftrainer.launch.torchrun.runs import Runs
 from bftrainer.launch.torchrun.stores import StoreHost, Wanted
 from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.events import Lasted, Resync, TrainerEnded, WorkerLost, WorkersReady
@@ -759,3 +760,13 @@ def test_a_script_that_has_attached_and_ends_early_is_run_again(code: int) -> No
     world.begin("a")
     world.exited("a", 2, code)
     assert [type(event) for event in world.events] == [WorkerLost]
+
+
+def test_of_runs_before_one_that_came_further_nothing_is_told() -> None:
+    runs, now = Runs(), 0.0
+    for number, lasted_s in enumerate([50.0, 70.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0]):
+        runs.begin(number, 1, now)
+        now += lasted_s
+        assert runs.ended(now, 0, 0.0, attached=False) == ""
+    runs.begin(8, 1, now)
+    assert "for 10 s at the longest" in runs.note(now, 0.0, attached=False)

@@ -14,3 +14,4 @@ def test_a_user_waits_until_the_pilots_of_others_have_left_the_node() -> None:
 def test_pilots_that_nobody_wants_any_more_go_at_once_where_another_user_is_to_be() -> None:
     there = {"n1:1": "eve", "n1:2": "ann", "n2:1": "eve", "n3:0": "eve"}
     assert in_the_way({"n1:0": "ann", "n3:0": "eve", "n3:1": "eve"}, there) == {"n1:1": "ann"}
+    assert in_the_way({"n1:0": "ann", "n1:1": "eve"}, there) == {"n1:2": "eve"}, "its own user wants it"

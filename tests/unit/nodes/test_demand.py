@@ -84,6 +84,20 @@ def test_what_came_more_than_a_day_ago_or_waited_for_others_counts_no_more() -> 
     assert needs(DAY_S + 2000.0) == 0
 
 
+def test_jobs_count_when_they_came_however_late_they_started() -> None:
+    demand = Demand()
+    for i in range(20):
+        both = {"nodes": 1, "on": frozenset({"n1"}), "fresh": True}
+        came = 100.0 * (i // 2)  # two at a time, the second of which starts a minute later
+        wait_s = 60.0 * (i % 2)
+        demand.learn(
+            MainStart(time=came + wait_s, job=str(i), wait_s=wait_s, **both),  # type: ignore[arg-type]
+            {"n1": CPU},
+            {"n1": 64},
+        )
+    assert demand.needs({CPU: 5}, {}, 5.0, 2000.0) == {CPU: 2}
+
+
 def test_auto_leaves_a_node_when_small_jobs_have_come_one_by_one(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = World(tmp_path, 20)

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from bftrainer.schedulers.slurm import text
+from bftrainer.schedulers.slurm.queue.constraints import ANY
+from bftrainer.schedulers.slurm.queue.fit import NodeFit
 from bftrainer.schedulers.slurm.queue.gpus import Parts, after, opened, sizes
 from bftrainer.schedulers.slurm.queue.parts import part_of
 from bftrainer.schedulers.slurm.queue.resources import Remaining, left_of, less, together
-from bftrainer.schedulers.slurm.rows import NodeRow, SlurmJobRow
+from bftrainer.schedulers.slurm.rows import NodeRow, Partition, SlurmJobRow
 from tests.support.slurm_samples import MAIN_JOB
 from tests.unit.schedulers.test_slurm_parts import main, mixed
 from tests.unit.schedulers.test_slurm_single_gpus import N1, claims, look, own
@@ -111,3 +113,11 @@ def test_of_a_node_that_is_left_in_parts_those_are_taken_first() -> None:
     assert rest.gpus == (("a100", 1),) and rest.fits(job)
     assert not less(less(rest, job, 1), job, 1).gpus and not less(less(rest, job, 1), job, 1).fits(job)
     assert together(Remaining(1, 1, (("a100", 1),)), Remaining(0, 0, (), (), SIZE)).fits(job)
+
+
+def test_jobs_that_ask_for_parts_fit_on_other_nodes_than_those_that_ask_for_none() -> None:
+    rows = {"n1": node(GRES, "gpu:a100:0"), "n2": replace(node("gpu:a100:4", "gpu:a100:0"), name="n2")}
+    fit = NodeFit(rows, {"batch": Partition("batch", 1, up=True, default=True, max_s=None)})
+    plain = replace(MAIN_JOB, partitions=("batch",))
+    assert fit.nodes(plain, ANY) == {"n1", "n2"}
+    assert fit.nodes(replace(plain, gpu_parts=(("shard", "a100", 1),)), ANY) == {"n1"}

@@ -11,10 +11,11 @@ import yaml
 
 from bftrainer.model.trainer import TrainerStatus
 from bftrainer.search import events, stopping
+from bftrainer.search.brackets import brackets
 from bftrainer.search.decide import step
 from bftrainer.search.rows import loaded, stored_study, stored_trial
 from bftrainer.search.stopping import unmeasured
-from bftrainer.search.trial import StudyFile, StudyStatus, TrialStatus
+from bftrainer.search.trial import Study, StudyFile, StudyStatus, TrialStatus
 from tests.support.studies import TEXT, Run, spec_of
 
 HALVING = {"halving": {"least": 100, "eta": 2}}
@@ -76,6 +77,19 @@ def test_asha_promotes_without_waiting_and_gives_one_the_whole_budget() -> None:
     assert max(samples for _, samples in run.started) == 800
 
 
+def test_asha_sends_no_trial_on_while_one_that_it_has_just_sent_on_may_be_better() -> None:
+    scores = {0: 2.0, 1: 4.0, 2: 3.0, 3: 1.0}
+    run = Run(
+        spec_of(trials=4, parallelism=1, stopping={"asha": {"least": 100, "eta": 2}}),
+        lambda number, samples: scores[number],
+    )
+    for number in (0, 1, 0, 2, 3):
+        run.end(number)
+    assert list(run.running) == [3] and run.study.trials[3].rung == 1
+    run.end(3)
+    assert list(run.running) == [3] and run.study.trials[0].status is not TrialStatus.WAITING
+
+
 def test_hyperband_has_brackets_that_begin_later() -> None:
     run = Run(
         spec_of(trials=14, budget=400, stopping={"hyperband": {"least": 100, "eta": 2}}, parallelism=14)
@@ -85,6 +99,26 @@ def test_hyperband_has_brackets_that_begin_later() -> None:
     assert set(first) == {100, 200, 400}
     run.finish()
     assert run.study.status is StudyStatus.COMPLETED
+
+
+def test_each_of_hyperbands_brackets_has_a_trial_as_far_as_they_go() -> None:
+    for trials, each in ((4, [2, 1, 1]), (2, [1, 1]), (25, [16, 6, 3])):
+        spec = spec_of(trials=trials, budget=1600, stopping={"hyperband": {"least": 100, "eta": 4}})
+        assert [one.trials for one in brackets(spec)] == each
+
+
+@pytest.mark.parametrize("order", [events.Cancel(), events.PauseStudy()])
+def test_a_trial_that_is_to_stop_and_whose_trainer_is_refused_has_stopped(order: events.Event) -> None:
+    study = Study.new(1, spec_of(trials=1, sampler="random"), "ann", 0.0)
+    study, _ = step(study, events.Begun(), 1.0)
+    study, actions = step(study, events.Asked(number=0, params=(("lr", 0.1),), known=None), 1.0)
+    assert [type(action) for action in actions] == [events.StartTrial]
+    study, _ = step(study, order, 2.0)
+    refused = events.Refused(number=0, run=1, reason="busy", again=True)
+    study, actions = step(study, refused, 3.0)
+    is_cancelled = isinstance(order, events.Cancel)
+    assert study.trials[0].status is (TrialStatus.CANCELLED if is_cancelled else TrialStatus.WAITING)
+    assert study.trials[0].stopping is None and actions == ()
 
 
 def test_the_median_rule_stops_a_trial_that_is_worse_than_the_others() -> None:
