@@ -333,6 +333,17 @@ def test_a_daemon_that_was_away_when_the_work_was_done_hears_how_far_it_came(ord
     assert stage.progress[-1].samples == STANDING["samples"]
 
 
+def test_after_a_restart_rank_0_has_the_last_word_whichever_node_it_is_on() -> None:
+    stage = NativeStage()
+    stage.launcher.add(1, SPEC, published=2, members=("n", "m"), step=3, samples=300)
+    for node in "nm":
+        stage.agent(node, worker(1, "finished", 2))
+    for node, rank, code in (("n", 1, 0), ("m", 0, 1)):
+        last = {"type": "finished", "rank": rank, **STANDING}
+        stage.said(node, "exited", code=code, phase="finished", reason="", last=last)
+    assert ends(stage) == []
+
+
 def test_workers_that_wait_for_no_rank_0_are_started_when_they_are_wanted() -> None:
     stage = training("n")
     finished(stage, "n")

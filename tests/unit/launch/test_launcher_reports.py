@@ -44,6 +44,15 @@ def test_a_worker_that_dies_with_its_pilot_again_and_again_has_failed() -> None:
     assert len(stage.events) == 1
 
 
+def test_steps_that_nobody_reported_are_not_lost_again() -> None:
+    stage = training("n", "m")
+    stage.said("n", "progress", size=2, rate=1.0, **at(5))
+    for generation, step in ((3, 8), (4, 7), (5, 4)):
+        stage.launcher.perform(Regroup(trainer=1, generation=generation, members=("n", "m")))
+        stage.joined("n", generation, survivor=True, step=step)
+    assert [pause.lost_steps for pause in stage.pauses[-3:]] == [0, 0, 1]
+
+
 def test_of_those_that_leave_the_furthest_counts() -> None:
     stage = training("n", "m")
     stage.launcher.perform(Regroup(trainer=1, generation=3, members=(), leaving=("n", "m")))
