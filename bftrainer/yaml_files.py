@@ -124,8 +124,8 @@ class YamlReader:
     _named: dict[str, tuple[Any, int] | None] = field(default_factory=dict)
     """What an anchor names, and how many values that is; None: it is open."""
 
-    def error(self, line: int, text: str, refusal: Diagnostic = NOT_YAML) -> YamlFileError:
-        """What is wrong with a line."""
+    def at(self, line: int, text: str, refusal: Diagnostic = NOT_YAML) -> YamlFileError:
+        """What is wrong with a line, in words; who reads the file puts them into a message."""
         return YamlFileError(f"{self.name}:{line}: {text}", refusal)
 
     def too_deep(self) -> str:
@@ -146,7 +146,7 @@ class YamlReader:
         next(events)  # the document's end
         after = next(events)
         if isinstance(after, yaml.DocumentStartEvent):
-            raise self.error(_line(after), "not YAML: but found another document; keep one")
+            raise self.at(_line(after), "not YAML: but found another document; keep one")
         return value
 
     def _value(self, event: Any, where: Location) -> Any:
@@ -157,7 +157,7 @@ class YamlReader:
             return self._alias(str(event.anchor), line)
         self._count(event, line)
         if len(where) > self.depth:
-            raise self.error(line, self.too_deep(), TOO_LARGE)
+            raise self.at(line, self.too_deep(), TOO_LARGE)
         if event.anchor is None:
             return self._made(event, where, line)
         self._named[event.anchor], before = None, self.left
@@ -181,10 +181,10 @@ class YamlReader:
     def _alias(self, name: str, line: int) -> Any:
         named = self._named.get(name, (None, -1))
         if named is None:
-            raise self.error(line, f"*{name[:QUOTED]} stands within itself: write the value out")
+            raise self.at(line, f"*{name[:QUOTED]} stands within itself: write the value out")
         value, size = named
         if size < 0:
-            raise self.error(line, f"not YAML: nothing before it is named *{name[:QUOTED]}")
+            raise self.at(line, f"not YAML: nothing before it is named *{name[:QUOTED]}")
         self._use(size, line)
         return value
 
@@ -194,10 +194,10 @@ class YamlReader:
             line = _line(event)
             self._count(event, line)
             if not isinstance(event, yaml.ScalarEvent):
-                raise self.error(line, "a key must be a plain word")
+                raise self.at(line, "a key must be a plain word")
             key = self._key(event.value, line)
             if key in found:
-                raise self.error(line, f"{key[:QUOTED]!r} is given twice; keep one of them")
+                raise self.at(line, f"{key[:QUOTED]!r} is given twice; keep one of them")
             self.lines[*where, key] = line
             found[key] = self._value(next(self._events), (*where, key))
         return self._merged(found, self.lines[*where, MERGED]) if self.aliases and MERGED in found else found
@@ -206,21 +206,21 @@ class YamlReader:
         given = found.pop(MERGED)
         others = given if isinstance(given, list) else [given]
         if not all(isinstance(other, dict) for other in others):
-            raise self.error(line, f"not YAML: {MERGED} takes a mapping, or a list of mappings")
+            raise self.at(line, f"not YAML: {MERGED} takes a mapping, or a list of mappings")
         return dict(ChainMap(found, *others))
 
     def _count(self, event: Any, line: int) -> None:
         """Aliases let a small file grow without bounds, tags make objects."""
         if isinstance(event, yaml.AliasEvent):
-            raise self.error(line, f"*{str(event.anchor)[:QUOTED]}: write the value out")
+            raise self.at(line, f"*{str(event.anchor)[:QUOTED]}: write the value out")
         if event.tag:
-            raise self.error(line, f"the tag {shown(event.tag)[:QUOTED]!r}: leave it out")
+            raise self.at(line, f"the tag {shown(event.tag)[:QUOTED]!r}: leave it out")
         self._use(1, line)
 
     def _use(self, values: int, line: int) -> None:
         self.left -= values
         if self.left < 0:
-            raise self.error(line, "too many values; shorten it", TOO_LARGE)
+            raise self.at(line, "too many values; shorten it", TOO_LARGE)
 
     def _scalar(self, event: Any, line: int) -> Any:
         text: str = event.value
@@ -230,7 +230,7 @@ class YamlReader:
             if _NUMBER.fullmatch(text):
                 if len(text) > MAX_NUMBER:
                     said = f"{text[:40]!r}... is no value: a number has at most {MAX_NUMBER} characters"
-                    raise self.error(line, said, TOO_LARGE)
+                    raise self.at(line, said, TOO_LARGE)
                 return int(text) if _WHOLE.fullmatch(text) else float(text)
         return text
 
@@ -238,7 +238,7 @@ class YamlReader:
         try:
             return plain(text)
         except ValueError as error:
-            raise self.error(line, f"the key '{shown(text)[:QUOTED]}' {error}", WRONG_KEY) from error
+            raise self.at(line, f"the key '{shown(text)[:QUOTED]}' {error}", WRONG_KEY) from error
 
 
 def _line(event: Any) -> int:
