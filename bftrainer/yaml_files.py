@@ -20,7 +20,7 @@ import yaml
 from bftrainer.files import read_text
 from bftrainer.messages.diagnostic import Diagnostic
 from bftrainer.messages.specs import NOT_YAML, TOO_LARGE, WRONG_KEY
-from bftrainer.model.text import plain, shown
+from bftrainer.model.text import held, plain, shown
 
 MAX_DEPTH = 32
 """So deep may lists and mappings lie in each other in a file that its user reads."""
@@ -108,19 +108,21 @@ def parsed(text: str, reader: YamlReader) -> Any:
 class YamlReader:
     """Builds plain values from a parser's events.
 
-    `depth`: so deep may lists and mappings lie in each other. `left`: so many values there may be. `check` is
-    called at each value.
+    `depth`: so deep may lists and mappings lie in each other. `left`: so many values there may be, which have
+    so many `kb` of memory for their characters. `check` is called at each value.
     """
 
     name: str  # of the file, for messages
     depth: int
     left: int
+    kb: float = math.inf
     aliases: bool = False
     check: Callable[[], None] = lambda: None
     lines: dict[Location, int] = field(default_factory=dict)
     texts: dict[Location, str] = field(default_factory=dict)
     """Numbers, true and false as they are written, such as 1e-3."""
     _events: Iterator[Any] = field(init=False)
+    _held: int = 0  # bytes of memory for the characters so far
     _named: dict[str, tuple[Any, int] | None] = field(default_factory=dict)
     """What an anchor names, and how many values that is; None: it is open."""
 
@@ -216,6 +218,11 @@ class YamlReader:
         if event.tag:
             raise self.at(line, f"the tag {shown(event.tag)[:QUOTED]!r}: leave it out")
         self._use(1, line)
+        if isinstance(event, yaml.ScalarEvent):
+            self._held += held(event.value)
+            if self._held > self.kb * 1000:
+                said = f"with characters such as {max(event.value)!r}, more than {self.kb} kB of memory"
+                raise self.at(line, f"{said}; shorten the values that have them", TOO_LARGE)
 
     def _use(self, values: int, line: int) -> None:
         self.left -= values

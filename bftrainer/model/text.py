@@ -45,6 +45,13 @@ def shown(text: str) -> str:
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
+def held(text: str) -> int:
+    """The bytes of memory that Python takes for a text's characters: one wide character makes all of them
+    wide, so that a text has up to four times as many as in UTF-8."""
+    highest = ord(max(text, default="a"))
+    return len(text) * (1 if highest < 0x100 else 2 if highest < 0x10000 else 4)
+
+
 def cell(value: T) -> T | str:
     """A value for a cell of CSV. Before a text that a spreadsheet would carry out as a formula it has an
     apostrophe."""

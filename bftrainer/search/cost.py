@@ -20,6 +20,7 @@ from bftrainer.messages.files.studies import (
     STUDY_TOO_LARGE,
     TRIALS_ABOVE,
 )
+from bftrainer.model.text import held as memory
 from bftrainer.search.decide import check_room
 from bftrainer.search.events import Add
 from bftrainer.search.files.space import Kind, Parameter, PointReader
@@ -37,33 +38,41 @@ ALLOWED = "the most here (max_trials)"
 NUMBER = 25
 """Bytes of a number, as text, at most: a floating-point number has up to 24."""
 KB = 1000
+TRIAL = 2000
+"""Bytes of memory of a trial beside its parameters: its course, results and reason, or what it reports."""
 PAIR = 80
 """Bytes of memory of a parameter's value in a trial or a known point, beside its name and text."""
 STUDY_MB = 16
 """MB of all trials of a study that a daemon takes: it keeps those of unfinished studies in memory."""
 USER_MB = 64
-"""MB of all trials of all unfinished studies of a user that a daemon takes."""
+"""MB of all trials of all unfinished studies of a user that a daemon takes, with what becomes of them."""
+ALL_MB = 1000
+"""MB of those of all users: a quarter of the memory that the unit allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyBounds:
     """How much a study may cost: trials, kB of the command and environment of one trial with its values, and
-    MB of these and of the parameters of all its trials together; and the same of it and `others`, the other
-    unfinished studies of its user."""
+    MB of these and of the parameters of all its trials together; and the same of all unfinished studies of
+    its user, and of all users, with what becomes of their trials. Others of the user have `taken` bytes of
+    that, those of all users `of_all`."""
 
     trials: int
     trial_kb: int
     study_mb: int = STUDY_MB
     user_mb: int = USER_MB
-    others: Sequence[StudySpec] = ()
+    taken: int = 0
+    of_all: int = 0
 
-    def room(self) -> tuple[int, str]:
-        """The bytes that all trials of the study may have, and what bounds them."""
-        left = self.user_mb * KB * KB - sum(spec.trials * sum(bytes_of_trial(spec)) for spec in self.others)
-        if left >= self.study_mb * KB * KB:
-            return self.study_mb * KB * KB, f"{self.study_mb} MB"
-        left = max(0, left)
-        return left, f"{left / KB / KB:.1f} MB, what your other studies leave of {self.user_mb} MB,"
+    def room(self, spec: StudySpec) -> tuple[int, int, str]:
+        """How many trials the study may have, the bytes of each, and what bounds all of them."""
+        each = sum(bytes_of_trial(spec))
+        most = self.study_mb * KB * KB // each, each, f"{self.study_mb} MB"
+        for whose, mb, taken in (("your", self.user_mb, self.taken), ("all users'", ALL_MB, self.of_all)):
+            left = max(0, mb * KB * KB - taken)
+            told = f"{left / KB / KB:.1f} MB, what {whose} other studies leave of {mb:,} MB,"
+            most = min(most, (left // (each + TRIAL), each + TRIAL, told))
+        return most
 
 
 MOST = StudyBounds(trials=MOST_TRIALS, trial_kb=256, study_mb=1000, user_mb=1000)
@@ -81,14 +90,14 @@ def counted(document: Document, spec: StudySpec, most: StudyBounds) -> StudySpec
     if spec.trials > most.trials:
         said = f"{spec.trials:,} is" if spec.sampler is not Sampler.GRID else "the points of the grid are"
         raise document.error(("trials",), TRIALS_ABOVE.say(said=said, most=most.trials, which=ALLOWED))
-    filled, params = bytes_of_trial(spec)
+    filled, _ = bytes_of_trial(spec)
     if filled > most.trial_kb * KB:
         what, bound = "with a trial's values, command and env have", f"{most.trial_kb} kB (max_spec_kb)"
         said = STUDY_TOO_LARGE.say(what=what, size=f"{filled:,} bytes", most=bound)
         raise document.error(("trainer", "command"), said)
-    whole = spec.trials * (filled + params)
-    room, bound = most.room()
-    if whole > room:
+    fit, each, bound = most.room(spec)
+    if spec.trials > fit:
+        whole = spec.trials * each
         what = f"command, env and parameters of {spec.trials:,} trials have"
         size = f"{whole / KB / KB:,.0f} MB"
         raise document.error(("trials",), STUDY_TOO_LARGE.say(what=what, size=size, most=bound))
@@ -108,8 +117,7 @@ def addition(study: Study, trials: int, points: Sequence[object], most: StudyBou
     grid = Grid(spec.space, most.trials).size if spec.sampler is Sampler.GRID else most.trials
     if total > grid:
         raise BftrainerError(_in_all(total, grid, "the points of the grid"))
-    room, bound = most.room()
-    fit = room // sum(bytes_of_trial(spec))
+    fit, _, bound = most.room(spec)
     if trials and total > fit:
         raise BftrainerError(_in_all(total, fit, f"as many as fit into {bound}".rstrip(",")))
     if points and spec.sampler is Sampler.GRID:
@@ -145,6 +153,11 @@ def bytes_of_trial(spec: StudySpec) -> tuple[int, int]:
     return names + sum(_filled(text, words) for text in texts), params + PAIR * len(spec.space)
 
 
+def held_by_trial(spec: StudySpec) -> int:
+    """The bytes of memory of a trial, at most, with what becomes of it."""
+    return sum(bytes_of_trial(spec)) + TRIAL
+
+
 def _filled(text: str, words: Mapping[str, int]) -> int:
     """The bytes of a text with values of these sizes in place of names in braces."""
     named = re.findall(NAMED, text)
@@ -155,7 +168,8 @@ def _longest(own: Parameter, *, as_json: bool) -> int:
     """The bytes of a parameter's longest value, as JSON or as a word."""
     if own.kind is not Kind.CHOICE:
         return NUMBER
-    return max(len((json.dumps(value) if as_json else as_word(value)).encode()) for value in own.choices)
+    words = [(json.dumps(value) if as_json else as_word(value), as_word(value)) for value in own.choices]
+    return max(max(len(text.encode()), memory(word)) for text, word in words)
 
 
 def _points(document: Document, spec: StudySpec, most: int) -> int:

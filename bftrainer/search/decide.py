@@ -12,6 +12,7 @@ from math import isfinite
 
 from bftrainer.errors import BftrainerError
 from bftrainer.messages.files.studies import POINTS_ABOVE, TRIALS_ABOVE
+from bftrainer.model.text import cut
 from bftrainer.model.trainer import TrainerStatus
 from bftrainer.search.brackets import brackets
 from bftrainer.search.events import (
@@ -50,6 +51,8 @@ from bftrainer.search.stopping import (
 from bftrainer.search.trial import RungResult, Study, StudyStatus, Trial, TrialStatus
 
 Step = tuple[Study, tuple[Action, ...]]
+WHY = 300
+"""So much of the reason of a trainer's end is kept with its trial."""
 
 
 class OrderRefusedError(BftrainerError):
@@ -197,7 +200,7 @@ def _measured(trial: Trial, samples: int, value: float) -> Trial:
 @take.register
 def _(event: Unmeasured, study: Study) -> Step:
     trial = _running(study, event.number, event.run)
-    if trial is None or trial.measured is not None or trial.figures == event.names:
+    if trial is None or trial.measured is not None:
         return study, ()
     return study.put(reporting(study, trial, event.names)), ()
 
@@ -216,7 +219,7 @@ def _(event: TrialEnded, study: Study) -> Step:
     elif trial.stopping is not None:
         trial = _stopped(trial)
     else:
-        trial = replace(trial, status=TrialStatus.CANCELLED, reason=event.reason)
+        trial = replace(trial, status=TrialStatus.CANCELLED, reason=cut(event.reason, WHY))
     trial = replace(trial, samples=max(trial.samples, event.samples))
     actions: tuple[Action, ...] = () if trial.status is TrialStatus.WAITING else (Tell(number=trial.number),)
     if trial.results and trial.results[-1].rung == trial.rung and trial.results[-1].value == event.value:
@@ -296,7 +299,7 @@ def _rung_ended(study: Study, trial: Trial, event: TrialEnded) -> Trial:
 
 
 def _failed(study: Study, trial: Trial, event: TrialEnded) -> Trial:
-    trial = replace(trial, failures=trial.failures + 1, reason=event.reason)
+    trial = replace(trial, failures=trial.failures + 1, reason=cut(event.reason, WHY))
     if trial.failures > study.spec.retries:
         return replace(trial, status=TrialStatus.FAILED)
     return _stopped(trial) if trial.stopping else replace(trial, status=TrialStatus.WAITING)

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from bftrainer.errors import BftrainerError
 from bftrainer.messages.files.studies import DAMAGED_STUDY
 from bftrainer.model.studies import StoredStudy, StoredTrial
+from bftrainer.search.cost import held_by_trial
 from bftrainer.search.files.parse import parse
 from bftrainer.search.optuna.storage import shown
 from bftrainer.search.trial import Study, StudyFile, StudyStatus, Trial
@@ -46,7 +47,8 @@ def stored_study(study: Study) -> StoredStudy:
 
 def stored_trial(trial: Trial) -> StoredTrial:
     """A trial as the store keeps it."""
-    return StoredTrial(number=trial.number, data=TRIAL.dump_python(trial))
+    course = {"course": tuple(trial.course)}
+    return StoredTrial(number=trial.number, data=TRIAL.dump_python(replace(trial, course=())) | course)
 
 
 def stored_points(study: Study, after: int) -> list[StoredTrial]:
@@ -127,6 +129,7 @@ def _loaded(kept: StoredStudy, trials: Sequence[StoredTrial]) -> Study:
         older=kept.brief.get("older"),
         record=kept.brief.get("record"),
         since_record=int(kept.brief.get("since_record", 0)),
+        trial_bytes=held_by_trial(spec),
     )
     for trial in found.values():
         if not trial.status.final:

@@ -15,6 +15,9 @@ from bftrainer.threads import check
 
 REASON = 200
 """So much of the reason of a trial's end is told with that of its study."""
+NAMED, TOLD = 8, 200
+"""So many of the figures that a trial reports in place of the metric are kept, to be told, with so many
+characters in all: a daemon keeps those of all trials, also of those that have failed."""
 ALIKE = 0.8
 """Words that share so much are taken for one that was written wrong, as `score` and `skore`."""
 SHORTEST = 5
@@ -171,16 +174,17 @@ def misnamed(trial: Trial) -> bool:
 def reporting(study: Study, trial: Trial, names: Sequence[str]) -> Trial:
     """The trial that reports these figures in place of the metric. Names are compared here alone: once when
     they change, and not whenever a study decides."""
-    if trial.figures == names:
-        return trial
     slip = next((name for name in names if _alike(study.spec.metric, name)), "")
     misnamed = bool(slip) and any(_is_slip(study.spec.metric, name) for name in names)
-    return replace(trial, figures=tuple(names), slip=slip, misnamed=misnamed)
+    some = names[:NAMED]
+    while len(some) > 1 and len(", ".join(some)) > TOLD:
+        some = some[:-1]
+    return replace(trial, figures=tuple(some), slip=slip, misnamed=misnamed)
 
 
 def told(trial: Trial) -> str:
     """The figures that a script reports in place of the metric, in words, with what to do."""
-    said = ", ".join(trial.figures[:8]) or "nothing"
+    said = ", ".join(trial.figures) or "nothing"
     return said + (f"; is it 'metric: {trial.slip}'?" if trial.slip else "")
 
 

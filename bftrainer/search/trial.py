@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from bftrainer.messages.files.studies import NO_WARM_START_FROM
 from bftrainer.search.brackets import Bracket, bracket_of, brackets
+from bftrainer.search.course import PackedCourse
 from bftrainer.search.files.space import Params, PointReader
 from bftrainer.search.study import StudySpec
 
@@ -15,6 +16,9 @@ NO_VALUE = "no value"
 """What a trial is called whose trainer is completed, and which has nothing to be compared by."""
 COURSE = 64
 """So many points of a trial's course are kept: more are thinned out."""
+MOST_LEARNT = 30_000
+"""So many values of parameters TPE looks at for one trial, in 0.1 s: of more trials the best quarter, and the
+latest."""
 
 
 class TrialStatus(StrEnum):
@@ -94,7 +98,7 @@ class Trial:
     samples: int = 0
     value: float | None = None
     results: tuple[RungResult, ...] = ()
-    course: tuple[tuple[int, float], ...] = ()
+    course: Sequence[tuple[int, float]] = ()
     measured: bool | None = None
     figures: tuple[str, ...] = ()
     slip: str = ""
@@ -103,6 +107,10 @@ class Trial:
     ended_at: float | None = None
     stopping: TrialStatus | None = None
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.course, PackedCourse):
+            object.__setattr__(self, "course", PackedCourse(self.course) if self.course else ())
 
     @property
     def word(self) -> str:
@@ -160,6 +168,7 @@ class Study:
         older: The number of the study from whose results its sampler learns.
         record: The best result so far, at whatever rung.
         since_record: Results since then.
+        trial_bytes: The memory of one of its trials, at most.
     """
 
     id: int
@@ -181,6 +190,7 @@ class Study:
     record: float | None = None
     since_record: int = 0
     source: StudyFile = StudyFile(text="", file="", base="/")
+    trial_bytes: int = 0
 
     @classmethod
     def new(
@@ -190,6 +200,11 @@ class Study:
         own = brackets(spec)
         new = cls(id=id_, spec=spec, user=user, submitted_at=submitted_at, brackets=own, points=spec.points)
         return new if source is None else replace(new, source=source)
+
+    @property
+    def bytes(self) -> int:
+        """The memory of all its trials, at most."""
+        return self.spec.trials * self.trial_bytes
 
     @property
     def untried(self) -> int:
@@ -214,7 +229,8 @@ class Study:
 
     def known_to(self, spec: StudySpec) -> tuple[Trial, ...]:
         """Its trials with results, as the sampler of another study learns from them: those of which it has
-        every parameter, with a value that it may have there. Their numbers are below 0.
+        every parameter, with a value that it may have there. Their numbers are below 0. Of many,
+        those that it would look at: a daemon keeps them for as long as that study runs.
 
         Raises:
             ValueError: their results are no results of that study, or none fits.
@@ -234,11 +250,12 @@ class Study:
             except (KeyError, ValueError):
                 continue
             if trial.results:
-                found.append(replace(trial, number=-1 - trial.number, params=params))
+                bare = replace(trial, course=(), figures=(), reason="", results=trial.results[-1:])
+                found.append(replace(bare, number=-1 - trial.number, params=params))
         if not found:
             why = "has no result with all parameters of this space within their bounds"
             raise ValueError(NO_WARM_START_FROM.say(name=self.spec.name, why=why))
-        return tuple(found)
+        return worth_learning(spec, found)
 
     def best(self) -> Best | None:
         """The trial with the best result of those that came furthest; where none has a result, as when the
@@ -269,3 +286,17 @@ class Study:
             return -reached, self.spec.order(own.value), -own.samples, own.trial.number
 
         return min(found, key=order, default=None)
+
+
+def most_learnt(spec: StudySpec) -> int:
+    """From how many trials TPE learns."""
+    return max(1, MOST_LEARNT // len(spec.space))
+
+
+def worth_learning(spec: StudySpec, trials: Iterable[Trial]) -> tuple[Trial, ...]:
+    """The trials from which TPE learns, by number: of many that have results, the best and the latest."""
+    most, known = most_learnt(spec), {trial.number: trial for trial in trials}
+    best = sorted(known.values(), key=lambda t: (-t.results[-1].samples, spec.order(t.results[-1].value)))
+    numbers = [trial.number for trial in best[: most // 4]]
+    latest = sorted(set(known) - set(numbers), reverse=True)[: most - len(numbers)]
+    return tuple(known[number] for number in sorted([*numbers, *latest]))

@@ -134,7 +134,8 @@ SPECS = (
         "the command and environment of a trial, and its parameters",
         (MATCHED,),
         ("search/fill.py", "search/cost.py"),
-        "counted at submit: `max_spec_kb` for each trial, 16 MB for all, 64 MB for a user's studies",
+        "counted at submit: `max_spec_kb` for each trial, 16 MB for all, 64 MB for a user's studies, "
+        "1,000 MB for those of all users",
         "`specs`, `studies`, by turns, and where a trial is shown",
     ),
     Door(

@@ -83,7 +83,7 @@ def compose(text: str, name: str, bounds: YamlLimits = SPEC, needs: str = NEEDS)
         SpecError: too long, empty, not YAML, or with aliases, tags, deep nesting, control characters or a key
             that is given twice.
     """
-    reader = YamlReader(name, MAX_DEPTH, bounds.values, check=check)
+    reader = YamlReader(name, MAX_DEPTH, bounds.values, bounds.kb, check=check)
     try:
         size = len(text.encode(errors="surrogatepass"))
         if size > bounds.kb * 1000:

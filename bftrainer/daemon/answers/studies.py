@@ -77,7 +77,8 @@ class StudyAnswers:
         if self.settings.current.mode == "site" and caller.uid in (0, os.geteuid()):
             raise NotAllowedError(NOT_RUN_HERE.say(user=caller.user))
         with self.submissions.place(caller):
-            spec = await self.submissions.read_study(caller, text, name, base, self._others(caller.user))
+            taken = self.studies.taken(caller.user)
+            spec = await self.submissions.read_study(caller, text, name, base, taken)
             source = StudyFile(text=text, file=name, base=base)
             older = None
             if spec.warm_start is not None:
@@ -161,8 +162,8 @@ class StudyAnswers:
         ended, or would be larger than may be, or a point is none of its space."""
         self.submissions.check_rate(caller)
         study = await self._running(caller, name)
-        others = self._others(study.user, study.id)
-        event = await self.submissions.read_addition(caller, study, trials, points, others)
+        taken = self.studies.taken(study.user, study.id)
+        event = await self.submissions.read_addition(caller, study, trials, points, taken)
         self.telemetry.ordered("study add", caller.user, study=study.id, name=study.spec.name)
         return await self._row(await self.studies.order(study, event))
 
@@ -173,11 +174,6 @@ class StudyAnswers:
         if not done:
             raise LateError(ORDER_TAKEN.say(id=study.id))
         return told.result()
-
-    def _others(self, user: str, but: int | None = None) -> list[StudySpec]:
-        """The studies of a user that have not ended, but one of this number."""
-        own = self.studies.thread.snapshots.values()
-        return [study.spec for study in own if study.user == user and study.id != but]
 
     def _known(self, caller: Caller, spec: StudySpec) -> tuple[int, tuple[Trial, ...]]:
         """The number of the caller's study from which another one learns, and the trials that it takes."""

@@ -111,11 +111,11 @@ class Submissions:
         return replace(counted(wanted, settings.engine), user=caller.user)
 
     async def read_study(
-        self, caller: Caller, text: str, name: str, base: str, others: Sequence[StudySpec]
+        self, caller: Caller, text: str, name: str, base: str, taken: tuple[int, int]
     ) -> StudySpec:
-        """The caller's study file, as `read` reads a spec; `others` are the caller's unfinished studies.
-        Raises as that does."""
-        reading = partial(parse_study, most=self._most(others))
+        """The caller's study file, as `read` reads a spec; unfinished studies of the caller, and of all,
+        have `taken` so many bytes of memory. Raises as that does."""
+        reading = partial(parse_study, most=self._most(*taken))
         wanted = await self._read(caller, text, name, base, reading, STUDY)
         settings = self._settings.current
         self._check_claims(caller, wanted.trainer, settings)
@@ -129,15 +129,15 @@ class Submissions:
         study: Study,
         trials: int,
         points: Sequence[object],
-        others: Sequence[StudySpec],
+        taken: tuple[int, int],
     ) -> events.Add:
-        """What the caller adds to a study, if it is valid and allowed; `others` are the other unfinished
-        studies of its user. Raises as `read` does."""
-        return await self._turn(caller, partial(addition, study, trials, points, self._most(others)))
+        """What the caller adds to a study, if it is valid and allowed; other unfinished studies of its user,
+        and of all users, have `taken` so many bytes of memory. Raises as `read` does."""
+        return await self._turn(caller, partial(addition, study, trials, points, self._most(*taken)))
 
-    def _most(self, others: Sequence[StudySpec]) -> StudyBounds:
-        settings = self._settings.current
-        return StudyBounds(trials=settings.max_trials, trial_kb=settings.max_spec_kb, others=others)
+    def _most(self, taken: int, of_all: int) -> StudyBounds:
+        now = self._settings.current
+        return StudyBounds(trials=now.max_trials, trial_kb=now.max_spec_kb, taken=taken, of_all=of_all)
 
     async def _read(
         self,

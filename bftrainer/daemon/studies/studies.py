@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from bftrainer.api.errors import TooManyError
+from bftrainer.api.errors import FullError, TooManyError
 from bftrainer.daemon.index import Index
 from bftrainer.daemon.orders import SiteOrders
 from bftrainer.daemon.runner import Runner
@@ -17,10 +17,11 @@ from bftrainer.daemon.studies.forecasts import Means, StudyForecasts
 from bftrainer.daemon.studies.mirrors import Mirrors
 from bftrainer.daemon.studies.trial_runs import TrialRuns
 from bftrainer.errors import NameTakenError, StoreError
-from bftrainer.messages.commands.daemon import MOST_OF_A_USER, NAME_TAKEN, NOT_STORED
+from bftrainer.messages.commands.daemon import MOST_OF_A_USER, MOST_OF_ALL, NAME_TAKEN, NOT_STORED
 from bftrainer.model.studies import StoredStudy, StoredTrial
 from bftrainer.ports import Clock, Emit, Launcher, Store
 from bftrainer.search import events
+from bftrainer.search.cost import ALL_MB, KB, USER_MB, held_by_trial
 from bftrainer.search.rows import DamagedStudyError, loaded
 from bftrainer.search.study import SPARE, StudySpec
 from bftrainer.search.trial import Study, StudyFile, Trial, TrialStatus
@@ -104,10 +105,12 @@ class Studies:
             self.telemetry.bounded("max_studies_per_user", user)
             what, setting = "of your studies have not ended", " (max_studies_per_user)"
             raise TooManyError(MOST_OF_A_USER.say(count=len(own), what=what, setting=setting))
+        each = held_by_trial(spec)
+        self._check_memory(user, spec.trials * each)
         self._last_id += 1
         at_once = spec.parallelism and min(spec.parallelism, TRIALS_AT_ONCE)
         spec = replace(spec, trainer=replace(spec.trainer, user=user), parallelism=at_once)
-        study = Study.new(self._last_id, spec, user, self.clock.now(), source)
+        study = replace(Study.new(self._last_id, spec, user, self.clock.now(), source), trial_bytes=each)
         if older is not None:
             study = replace(study, older=older[0])
             self.thread.older[study.id] = older[1]
@@ -118,6 +121,25 @@ class Studies:
             self.thread.tell(study.id, events.Cancel())
             raise StoreError(NOT_STORED.say())
         return study
+
+    def taken(self, user: str, but: int | None = None) -> tuple[int, int]:
+        """The memory that unfinished studies have, other than the one with the number `but`: those of a user,
+        and of all users (bytes)."""
+        others = [study for study in self.thread.snapshots.values() if study.id != but]
+        own = sum(study.bytes for study in others if study.user == user)
+        return own, sum(study.bytes for study in others)
+
+    def _check_memory(self, user: str, more: int) -> None:
+        """Count anew: others may have been submitted since the study file was read."""
+        own, all_of = self.taken(user)
+        if own + more > USER_MB * KB * KB:
+            self.telemetry.bounded("max_study_mb", user)
+            what = "would be the memory of your unfinished studies"
+            raise TooManyError(MOST_OF_A_USER.say(count=f"{USER_MB} MB", what=what, setting=""))
+        if all_of + more > ALL_MB * KB * KB:
+            self.telemetry.bounded("max_study_mb", user)
+            what = "of memory is what unfinished studies may have"
+            raise FullError(MOST_OF_ALL.say(count=f"{ALL_MB:,} MB", what=what, setting=""))
 
     async def order(self, study: Study, event: events.Event) -> Study:
         """Pause a study, let it go on, or end it. Returns it as it is then, or as it was if it has not heard

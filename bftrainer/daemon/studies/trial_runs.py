@@ -66,7 +66,7 @@ class TrialRuns:
     thread: StudyThread
     starts: TrialStarts = field(default_factory=TrialStarts)
     _runs: dict[int, TrialRun] = field(default_factory=dict)  # by trainer
-    _said: dict[int, float] = field(default_factory=dict)  # the last value of each trainer that was told
+    _said: dict[int, float] = field(default_factory=dict)  # last told of each: its value, or a hash of names
     _samples: dict[int, int] = field(default_factory=dict)  # the most that each trainer has told of
     _moved: dict[int, float] = field(default_factory=dict)  # study -> when a trial has last got further
     _leaving: dict[int, TrialRun] = field(default_factory=dict)  # ended; their workers have not
@@ -103,14 +103,13 @@ class TrialRuns:
             self._moved[run.study] = self.clock.now()
         value = report.metrics.get(study.spec.metric)
         trial, names = study.trials[run.number], tuple(sorted(report.metrics))
-        if value is None and trial.measured is None and names != trial.figures:
+        if value is None and trial.measured is None and hash(names) != self._said.get(report.trainer):
+            self._said[report.trainer] = hash(names)
             self.thread.tell(run.study, events.Unmeasured(number=run.number, run=run.run, names=names))
         if value is not None and value != self._said.get(report.trainer):
             self._said[report.trainer] = value
-            self.thread.tell(
-                run.study,
-                events.Reported(number=run.number, run=run.run, samples=report.samples, value=value),
-            )
+            event = events.Reported(number=run.number, run=run.run, samples=report.samples, value=value)
+            self.thread.tell(run.study, event)
 
     async def find_all(self, study: Study) -> None:
         """After a restart: find the trainers of a study's trials that ran."""

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import optuna
 from optuna.samplers import BaseSampler, CmaEsSampler, RandomSampler, TPESampler
+from optuna.trial import FrozenTrial, TrialState
 from optuna.trial import Trial as Asked
-from optuna.trial import TrialState
 
 from bftrainer.search.files.space import Kind, Parameter, Params, Value
 from bftrainer.search.grid import Grid
 from bftrainer.search.optuna.frozen import frozen, space_of
 from bftrainer.search.study import Sampler, StudySpec, seed_of
-from bftrainer.search.trial import Trial
+from bftrainer.search.trial import Trial, most_learnt, worth_learning
 from bftrainer.threads import check
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -26,9 +27,6 @@ warnings.filterwarnings("ignore", module="optuna")  # of users' studies: they wo
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
 
-MOST_LEARNT = 30_000
-"""So many values of parameters TPE looks at for one trial, in 0.1 s: of more trials the best quarter, and the
-latest."""
 FORGET = 1.25
 """Trials are forgotten when there are so many times as many as are looked at: it begins anew then."""
 
@@ -40,7 +38,7 @@ class Sampling:
         self._spec = spec
         self._space = space_of(spec)
         self._always = {own.name: self._space[own.name] for own in spec.space if not own.when}
-        self._most = max(1, MOST_LEARNT // len(spec.space))
+        self._most = most_learnt(spec)
         self._told: dict[int, Trial] = {}  # those with a result that TPE learns from
         self._asked: dict[int, Asked] = {}  # those without a result
         self._begin({trial.number: trial for trial in trials if trial.results})
@@ -87,7 +85,7 @@ class Sampling:
         learns_from_complete = self._spec.sampler is Sampler.CMAES
         if asked is None:
             if not learns_from_complete:
-                self._study.add_trial(frozen(self._spec, trial, self._space))
+                self._study.add_trial(self._frozen(trial))
             return
         if learns_from_complete:
             self._study.tell(asked, last.value)
@@ -102,14 +100,13 @@ class Sampling:
         self._asked.clear()  # they are told as others are
         if spec.sampler is not Sampler.TPE:
             return
-        best = sorted(
-            trials.values(), key=lambda t: (-t.results[-1].samples, spec.order(t.results[-1].value))
-        )
-        numbers = [trial.number for trial in best[: self._most // 4]]
-        latest = sorted(set(trials) - set(numbers), reverse=True)[: self._most - len(numbers)]
-        self._told = {number: trials[number] for number in sorted([*numbers, *latest])}
+        self._told = {trial.number: trial for trial in worth_learning(spec, trials.values())}
         for trial in self._told.values():
-            self._study.add_trial(frozen(spec, trial, self._space))
+            self._study.add_trial(self._frozen(trial))
+
+    def _frozen(self, trial: Trial) -> FrozenTrial:
+        """A trial as it is learnt from, by its results: Optuna would keep a copy of its course."""
+        return frozen(self._spec, replace(trial, course=()), self._space)
 
 
 def _sampler(spec: StudySpec, number: int) -> BaseSampler:

@@ -77,7 +77,7 @@ def test_a_storage_among_the_daemons_own_files_is_refused(tmp_path: Path) -> Non
     for path in (tmp_path / "bftrainer.db", tmp_path / "a" / ".." / "pilots" / "x.db"):
         text = yaml.safe_dump({**TEXT, "storage": f"sqlite:///{path}"})
         with pytest.raises(BftrainerError, match="is in the daemon's state_dir"):
-            asyncio.run(desk.read_study(Caller("ann", 1001), text, "s.yaml", "/work", []))
+            asyncio.run(desk.read_study(Caller("ann", 1001), text, "s.yaml", "/work", (0, 0)))
     desk.close()
 
 
@@ -103,7 +103,7 @@ def test_no_path_of_a_user_is_looked_at(tmp_path: Path, monkeypatch: pytest.Monk
             return real(path, *more, **named)
 
         monkeypatch.setattr(os, name, look)
-    asyncio.run(desk.read_study(Caller("ann", 1001), study, "s.yaml", theirs, []))
+    asyncio.run(desk.read_study(Caller("ann", 1001), study, "s.yaml", theirs, (0, 0)))
     asyncio.run(desk.read(Caller("ann", 1001), spec, "t.yaml", theirs))
     desk.close()
     assert looked == []

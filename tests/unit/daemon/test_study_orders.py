@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import MISSING, fields, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,14 +17,15 @@ from typing import Any
 import pytest
 
 from bftrainer.api.callers import Caller
-from bftrainer.api.errors import UnknownTrainerError
+from bftrainer.api.errors import FullError, TooManyError, UnknownTrainerError
 from bftrainer.daemon.answers.studies import StudyAnswers
 from bftrainer.daemon.answers.views.studies import Now, TrialTexts
 from bftrainer.daemon.lanes import Lanes
+from bftrainer.daemon.studies.studies import Studies
 from bftrainer.errors import BftrainerError
 from bftrainer.search.rows import stored_study
 from bftrainer.search.study import StudySpec
-from bftrainer.search.trial import Study, StudyStatus, Trial, TrialStatus
+from bftrainer.search.trial import Study, StudyFile, StudyStatus, Trial, TrialStatus
 from bftrainer.settings.live import LiveSettings
 from bftrainer.telemetry.telemetry import Telemetry
 from tests.support.nodes_world import settings_in
@@ -112,6 +114,7 @@ def test_a_study_is_wrong_that_would_learn_from_none(answers: StudyAnswers) -> N
     own: dict[str, Any] = {"place": lambda caller: nullcontext(), "read_study": read_study}
     object.__setattr__(answers, "submissions", SimpleNamespace(**own))
     object.__setattr__(answers, "settings", SimpleNamespace(current=SimpleNamespace(mode="user")))
+    object.__setattr__(answers.studies, "taken", lambda user: (0, 0))
     answers.store.studies.find = lambda name, user=None: None  # type: ignore[method-assign]
     with pytest.raises(BftrainerError, match=r"^warm_start: no study 'none'\. .* study list") as caught:
         asyncio.run(answers.submit(ANN, "", "s.yaml", ""))
@@ -120,8 +123,9 @@ def test_a_study_is_wrong_that_would_learn_from_none(answers: StudyAnswers) -> N
 
 def test_the_other_unfinished_studies_of_its_user_count(answers: StudyAnswers) -> None:
     users = {3: "ann", 5: "bob", 7: "ann"}
-    own = {id_: Study.new(id_, spec_of(seed=id_), user, 0.0) for id_, user in users.items()}
-    answers.studies.thread.snapshots = own
+    bare = {id_: Study.new(id_, spec_of(seed=id_, trials=id_), user, 0.0) for id_, user in users.items()}
+    own = answers.studies.thread.snapshots = {id_: replace(s, trial_bytes=10) for id_, s in bare.items()}
+    answers.studies.taken = partial(Studies.taken, answers.studies)  # type: ignore[method-assign, arg-type]
     seen: list[object] = []
 
     async def read(*given: object) -> None:
@@ -135,7 +139,30 @@ def test_the_other_unfinished_studies_of_its_user_count(answers: StudyAnswers) -
     for asked in (answers.submit(ANN, "", "s.yaml", ""), answers.add(OPS, "7", 1, ())):
         with pytest.raises(BftrainerError, match="read"):
             asyncio.run(asked)
-    assert seen == [[own[3].spec, own[7].spec], [own[3].spec]]
+    assert seen == [(100, 150), (30, 80)] and own[3].bytes == 30
+
+
+@pytest.mark.parametrize(
+    ("user", "told"), [("ann", "64 MB would be the memory of your"), ("bob", "1,000 MB of memory is what")]
+)
+def test_studies_that_were_read_at_the_same_time_are_counted_when_they_begin(user: str, told: str) -> None:
+    spec = spec_of(trials=1)
+    sizes = {"ann": 64_000_000, "cem": 936_000_000}
+    known = {
+        id_: replace(Study.new(id_, spec, own, 0.0), trial_bytes=size)
+        for id_, (own, size) in enumerate(sizes.items())
+    }
+    limits = SimpleNamespace(max_studies_per_user=20)
+    desk: Any = SimpleNamespace(
+        thread=SimpleNamespace(snapshots=known),
+        journal=SimpleNamespace(check_answers=lambda: None),
+        settings=SimpleNamespace(current=limits),
+        telemetry=SimpleNamespace(bounded=lambda bound, user: None),
+    )
+    desk.taken = partial(Studies.taken, desk)
+    desk._check_memory = partial(Studies._check_memory, desk)
+    with pytest.raises((TooManyError, FullError), match=told):
+        asyncio.run(Studies.submit(desk, user, spec, StudyFile(text="", file="", base="/")))
 
 
 class Trials(dict[int, Trial]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bftrainer.search.optuna import sampling
+from bftrainer.search import trial as trials
 from bftrainer.search.optuna.sampling import Sampling
 from bftrainer.search.trial import RungResult, Trial
 from tests.support.studies import Run, spec_of
@@ -28,7 +28,7 @@ def known(own: Sampling) -> list[int]:
 
 
 def test_of_many_trials_the_best_and_the_latest_are_learnt_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "MOST_LEARNT", 8)
+    monkeypatch.setattr(trials, "MOST_LEARNT", 8)
     spec = spec_of(trials=900)
     own = Sampling(spec, [trial(n, abs(n - 300) / 1000) for n in range(800)])
     assert known(own) == [299, 300, *range(794, 800)]
@@ -41,7 +41,7 @@ def test_of_many_trials_the_best_and_the_latest_are_learnt_from(monkeypatch: pyt
 def test_a_trial_that_was_asked_for_before_it_began_anew_is_told_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sampling, "MOST_LEARNT", 4)
+    monkeypatch.setattr(trials, "MOST_LEARNT", 4)
     own = Sampling(spec_of(trials=900))
     for number in range(12):
         own.ask(number)

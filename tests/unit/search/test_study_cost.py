@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from bftrainer.errors import BftrainerError
+from bftrainer.search.cost import TRIAL as TRIAL_BYTES
 from bftrainer.search.cost import StudyBounds, addition, bytes_of_trial
 from bftrainer.search.files.parse import parse
 from bftrainer.search.files.space import Kind, Parameter, Params
@@ -22,8 +23,9 @@ from bftrainer.search.fill import trainer_of, values_of
 from bftrainer.search.grid import Grid
 from bftrainer.search.optuna.sampling import Sampling
 from bftrainer.search.optuna.storage import checked, shown
-from bftrainer.search.rows import DamagedStudyError, loaded, stored_study, stored_trial
-from bftrainer.search.trial import Study, StudyFile, Trial
+from bftrainer.search.rows import TRIAL, DamagedStudyError, loaded, stored_study, stored_trial
+from bftrainer.search.stopping import reporting
+from bftrainer.search.trial import RungResult, Study, StudyFile, Trial
 from bftrainer.spec.located_yaml import SpecError
 from tests.support.studies import TEXT, spec_of
 
@@ -160,10 +162,10 @@ def memory() -> int:
 def test_all_unfinished_studies_of_a_user_are_counted_together() -> None:
     keys: dict[str, Any] = {"space": {"p": {"choice": ["x" * 7000]}}, "trainer": FREE}
     one = spec_of(**keys, sampler="random", trials=1000)  # 14 MB
-    two, four = replace(SITE, others=[one] * 2), replace(SITE, others=[one] * 4)
+    two, four = (replace(SITE, taken=n * 1000 * sum(bytes_of_trial(one))) for n in (2, 4))
     assert parse(json.dumps({**TEXT, **keys, "trials": 1000}), "s.yaml", Path("/"), most=two).trials == 1000
     told = refused(four, **keys, trials=1000)
-    assert "1,000 trials have up to 14 MB, and at most 7.6 MB, what your other studies leave of 64 MB" in told
+    assert "1,000 trials have up to 16 MB, and at most 7.6 MB, what your other studies leave of 64 MB" in told
     study = Study.new(5, spec_of(**keys, sampler="random", trials=500), "ann", 0.0)
     assert addition(study, 500, [], two).trials == 500
     assert addition(study, 0, [], four).trials == 0
@@ -264,3 +266,66 @@ def test_a_stored_trial_on_a_rung_that_there_is_not_is_damaged() -> None:
     odd = stored_trial(Trial(number=0, params=(("lr", 0.5),), rung=99))
     with pytest.raises(DamagedStudyError, match=r"the study 7 \(s\) cannot be read: "):
         loaded(stored_study(study), [odd])
+
+
+def test_studies_of_all_users_are_counted_together() -> None:
+    told = refused(replace(SITE, of_all=999_000_000), trials=4000, space={"p": {"float": [0, 1]}})
+    assert "at most 1.0 MB, what all users' other studies leave of 1,000 MB" in told
+
+
+def test_a_wide_character_makes_a_choice_wide_and_is_counted() -> None:
+    wide, narrow = (
+        spec_of(space={"p": {"choice": ["x" * 3000 + one]}}, trainer=FREE, trials=1) for one in "\U0001f600x"
+    )
+    assert bytes_of_trial(wide)[1] > 3 * bytes_of_trial(narrow)[1]
+
+
+def a_trial(number: int, **more: Any) -> Trial:
+    """A trial that is as large as it may be."""
+    names = tuple(sorted(f"{number}-{i}-" + "\U0001f600" * 80 for i in range(100)))
+    trial = Trial(number=number, params=(("lr", number + 0.5),))
+    study = Study.new(1, spec_of(), "ann", 0.0)
+    if more.pop("silent", False):
+        return reporting(study, trial, names)
+    for step in range(1, 128):
+        trial = trial.reported(1000 * number + 300 + step, step + 0.5)
+    return trial
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_trial_takes_no_more_memory_than_was_counted_whatever_its_script_reports(silent: bool) -> None:
+    a_trial(1, silent=silent)
+    before = memory()
+    try:
+        kept = [
+            TRIAL.validate_python(json.loads(json.dumps(stored_trial(a_trial(n, silent=silent)).data)))
+            for n in range(100)
+        ]
+        assert memory() - before <= 100 * TRIAL_BYTES
+    finally:
+        tracemalloc.stop()
+    assert kept[7] == a_trial(7, silent=silent)
+
+
+def test_of_an_older_study_no_more_is_kept_than_its_results() -> None:
+    spec = spec_of(sampler="tpe", trials=5000)
+    results = (RungResult(rung=0, samples=800, value=0.5),)
+    trials = {n: replace(a_trial(n), params=(("lr", 0.5),), results=results) for n in range(20)}
+    own = replace(spec, warm_start="1")
+    before = memory()
+    try:
+        known = Study.new(1, spec, "ann", 0.0).put(*trials.values()).known_to(own)
+        assert memory() - before <= 20 * 800
+    finally:
+        tracemalloc.stop()
+    assert len(known) == 20 and not any(trial.course for trial in known)
+
+
+def test_of_an_older_study_no_more_trials_are_kept_than_are_learnt_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bftrainer.search.trial.MOST_LEARNT", 8)
+    spec = spec_of(sampler="tpe", trials=5000)
+    result = RungResult(rung=0, samples=800, value=0.5)
+    trials = [Trial(number=n, params=(("lr", 0.5),), results=(result,)) for n in range(50)]
+    assert len(Study.new(1, spec, "ann", 0.0).put(*trials).known_to(spec)) <= 8

@@ -773,3 +773,12 @@ def test_how_much_a_restart_repeats_is_for_torchrun_to_say() -> None:
     assert read(GOOD).checkpoint_interval_s == 0.0
     (said,) = refused(GOOD + "checkpoint: {interval_s: 40}\n")
     assert "Leave checkpoint.interval_s out, it is for launcher: torchrun" in said
+
+
+def test_a_wide_character_makes_a_value_wide_and_is_counted() -> None:
+    def spec(wide: str, size: int) -> str:
+        return f"name: a\ncommand: [a, '{'x' * size}{wide}']\nnodes: 1\n"
+
+    assert read(spec("\U0001f600", 7000)) and read(spec("\xe4", 30_000))
+    (told,) = refused(spec("\U0001f600", 9000))
+    assert told.startswith("spec.yaml:2: with characters such as '\U0001f600', more than 32 kB of memory")
