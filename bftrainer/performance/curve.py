@@ -6,6 +6,7 @@ implied, and stays flat beyond its last point: no measurement shows that more no
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
@@ -20,8 +21,9 @@ from bftrainer.model.trainer import Points
 Floats = npt.NDArray[np.float64]
 
 
-LONG = 2**16
-"""Nodes for which a whole table is not worth its memory."""
+SHORT, LONG = 2**10, 2**14
+"""Of tables that many are kept have so many nodes at most: users may ask for a million nodes, on any machine.
+Fewer of longer ones are kept, for large machines, and none of the longest."""
 
 
 class CurveError(BftrainerError, ValueError):
@@ -48,9 +50,14 @@ def make(points: Iterable[tuple[int, float]]) -> Points:
     return tuple(pairs)
 
 
-@lru_cache(maxsize=4096)
 def table(points: Points, n_max: int) -> Floats:
     """The rate on 0..n_max nodes, shape (n_max + 1,), read-only; linear between points, flat beyond."""
+    if n_max <= SHORT:
+        return _short(points, n_max)
+    return _long(points, n_max) if n_max <= LONG else _made(points, n_max)
+
+
+def _made(points: Points, n_max: int) -> Floats:
     xs = [0, *(n for n, _ in points)]
     ys = [0.0, *(rate for _, rate in points)]
     rates = np.interp(np.arange(n_max + 1), xs, ys)
@@ -58,11 +65,19 @@ def table(points: Points, n_max: int) -> Floats:
     return rates
 
 
+_short = lru_cache(maxsize=4096)(_made)
+_long = lru_cache(maxsize=1024)(_made)
+
+
 def rate(points: Points, n: int) -> float:
     """Samples/s on `n` >= 0 nodes."""
-    if n > LONG:
-        return float(np.interp(n, [0, *(x for x, _ in points)], [0.0, *(y for _, y in points)]))
-    return float(table(points, max(n, 1))[n])
+    if n <= SHORT:
+        return float(table(points, max(n, 1))[n])
+    after = bisect_left(points, (n, 0.0))
+    if after == len(points):
+        return points[-1][1] if points else 0.0
+    (x, y), (end, last) = points[after - 1] if after else (0, 0.0), points[after]
+    return (last - y) / (end - x) * (n - x) + y
 
 
 def linear(rate_of_one: float, n_max: int) -> Points:

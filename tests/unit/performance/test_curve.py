@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -63,3 +65,22 @@ def test_tables_cannot_be_written_to() -> None:
     with pytest.raises(ValueError, match="read-only"):
         table[0] = 1.0
     assert isinstance(table, np.ndarray)
+
+
+@given(st.dictionaries(st.integers(1, 5000), rates, min_size=1, max_size=6), st.integers(1, 6000))
+def test_the_rate_on_many_nodes_is_that_of_the_table(pairs: dict[int, float], n: int) -> None:
+    points = curve.make(pairs.items())
+    assert curve.rate(points, n) == pytest.approx(curve.table(points, 6000)[n], rel=1e-9)
+
+
+def test_curves_of_users_who_ask_for_all_nodes_there_might_be_take_no_memory() -> None:
+    tracemalloc.start()
+    try:
+        for i in range(1, 31):
+            points = ((1, 1.0 + i), (1_000_000, 2.0 + i))
+            curve.table(points, 1_000_000)
+            curve.rate(points, 65_536)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000

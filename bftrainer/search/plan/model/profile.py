@@ -182,7 +182,9 @@ class ExperimentProfile:
     def rising(self) -> list[int]:
         """The numbers of workers that a trial may have, each of which makes it faster than all before."""
         bound = min(self.most, self.nodes * self.node_workers)
-        rates = curve.table(self.curve, max(bound, self.least))
+        if bound < self.least:
+            return []
+        rates = curve.table(self.curve, bound)
         found: list[int] = []
         for n in range(self.least, bound + 1):
             if self.sizes.floor(n) == n and (not found or rates[n] > rates[found[-1]]):
