@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from bftrainer.launch import messages
 from bftrainer.launch.job import LaunchedTrainer, WorkerView
@@ -23,11 +23,19 @@ OBEYS_S = 60.0
 PARTED_S = 5.0
 """A worker that has left its loop as rank 0 did has said so by then, or has ended."""
 
-Later = Callable[[float, Callable[[], None]], object]
+
+class Timer(Protocol):
+    """A call that is due."""
+
+    def cancel(self) -> None:
+        """Do not call any more."""
+
+
+Later = Callable[[float, Callable[[], None]], Timer | None]
 """Calls a function after so many seconds."""
 
 
-def call_later(delay_s: float, do: Callable[[], None]) -> object:
+def call_later(delay_s: float, do: Callable[[], None]) -> Timer | None:
     """Have the running event loop call `do` after `delay_s`, on its monotonic clock."""
     return asyncio.get_running_loop().call_later(delay_s, do)
 
@@ -65,6 +73,21 @@ class Deadlines(Generic[T]):
     known: KnownTrainers[T]
     gone: Gone[T]
     _heard_at: dict[int, float] = field(default_factory=dict)  # trainer -> when it last said of progress
+    _timers: dict[tuple[int, str, str], Timer | None] = field(default_factory=dict)
+
+    def later(self, trainer: int, node: str, what: str, wait_s: float, do: Callable[[], None]) -> None:
+        """Call `do` after `wait_s`. For each worker one call of a kind is due, the latest: agents may have
+        workers lost and started again as often as they like."""
+        key = trainer, node, what
+        before = self._timers.pop(key, None)
+        if before is not None:
+            before.cancel()
+
+        def run() -> None:
+            self._timers.pop(key, None)
+            do()
+
+        self._timers[key] = self.limits.later(wait_s, run)
 
     def starts(self, launched: T, node: str, what: str) -> None:
         """A worker was told to start; `what` it has not done if it stays in this phase for too long."""
@@ -73,7 +96,7 @@ class Deadlines(Generic[T]):
         self._tell_if_silent(launched, node)
         if limit_s is not None and phase in (Phase.STARTING, Phase.JOINING):
             reason, wait_s = f"{what} within {limit_s:g} s", limit_s + messages.delay_s(view)
-            self._unless(launched, node, wait_s, reason, lambda: view.phase != phase)
+            self._unless(launched, node, "start", wait_s, reason, lambda: view.phase != phase)
 
     def _tell_if_silent(self, launched: T, node: str) -> None:
         """A worker was told to start; its user is told if its script is not ready for long."""
@@ -87,7 +110,7 @@ class Deadlines(Generic[T]):
                 if launched.note and not before:
                     log.warning("trainer %d: %s", launched.id, launched.note)
 
-        self.limits.later(limit_s + messages.delay_s(view), check)
+        self.later(launched.id, node, "silent", limit_s + messages.delay_s(view), check)
 
     def taken_over(self, launched: T, node: str) -> None:
         """A worker that an earlier daemon started goes on."""
@@ -101,15 +124,16 @@ class Deadlines(Generic[T]):
         if limit_s is not None:
             reason = f"did not join the other members within {limit_s:g} s"
             joined = lambda: view.joined >= generation or launched.published > generation  # noqa: E731
-            self._unless(launched, node, limit_s, reason, joined)
+            self._unless(launched, node, "join", limit_s, reason, joined)
 
     def finished(self, launched: T) -> None:
-        """The work is done: the processes have to end."""
+        """The work is done: the processes have to end. Each has one time limit, however often it says so."""
         limit_s = self.limits.progress_s
         for node, view in launched.workers.items():
-            if limit_s is not None and view.phase == Phase.FINISHED:
+            if limit_s is not None and view.phase == Phase.FINISHED and not view.to_end:
+                view.to_end = True
                 reason = f"the work was done, and its process did not end within {limit_s:g} s"
-                self._unless(launched, node, limit_s, reason, lambda: False)
+                self._unless(launched, node, "end", limit_s, reason, lambda: False)
 
     def parted(self, launched: T) -> None:
         """Rank 0 has ended well: workers that are still in their loops, as far as they have said, will never
@@ -118,9 +142,11 @@ class Deadlines(Generic[T]):
             if view.phase == Phase.MEMBER:
                 reason = f"rank 0 ended with the work done {PARTED_S:g} s ago"
                 left = lambda own=view: own.phase != Phase.MEMBER  # noqa: E731
-                self._unless(launched, node, PARTED_S, reason, left)
+                self._unless(launched, node, "part", PARTED_S, reason, left)
 
-    def _unless(self, launched: T, node: str, wait_s: float, reason: str, done: Callable[[], bool]) -> None:
+    def _unless(
+        self, launched: T, node: str, what: str, wait_s: float, reason: str, done: Callable[[], bool]
+    ) -> None:
         """Have a worker killed after `wait_s`, if it is there and not `done`."""
         view = launched.workers[node]
 
@@ -128,7 +154,7 @@ class Deadlines(Generic[T]):
             if self._there(launched, node, view) and not view.overdue and not done():
                 self._end(launched, node, view, reason)
 
-        self.limits.later(wait_s, check)
+        self.later(launched.id, node, what, wait_s, check)
 
     def progressed(self, launched: T) -> None:
         """A trainer has said that it makes progress. From now on it has to go on doing so."""
@@ -172,7 +198,7 @@ class Deadlines(Generic[T]):
             if self._there(launched, node, view):
                 self.gone(launched, node, f"{reason}, and its agent did not end it")
 
-        self.limits.later(OBEYS_S, check)
+        self.later(launched.id, node, "obey", OBEYS_S, check)
 
     def _there(self, launched: T, node: str, view: WorkerView) -> bool:
         return self.known.get(launched.id) is launched and launched.workers.get(node) is view

@@ -37,6 +37,7 @@ class WorkerView:
     workers: int = 1  # how many processes it is, with a rank each
     run: int = 0
     heard: int = 0  # the latest generation that it said anything about
+    to_end: bool = False  # it has said that the work is done, and has a limited time to end
     overdue: str = ""  # why its time was up, if it was: it is being killed for that
     left: bool = False  # it has nothing, or has written down what it had: it can be killed
     silent: bool = False  # its script has not been ready for long

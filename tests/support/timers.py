@@ -3,6 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(eq=False)
+class Due:
+    """A call that is due at a time, among others."""
+
+    at: float
+    do: Callable[[], None]
+    among: list[Due]
+
+    def cancel(self) -> None:
+        if self in self.among:
+            self.among.remove(self)
 
 
 class Timers:
@@ -10,20 +24,27 @@ class Timers:
 
     def __init__(self) -> None:
         self._now = 0.0
-        self._due: list[tuple[float, Callable[[], None]]] = []
+        self._due: list[Due] = []
 
     def now(self) -> float:
         return self._now
 
-    def later(self, delay_s: float, do: Callable[[], None]) -> None:
-        self._due.append((self._now + delay_s, do))
+    @property
+    def waiting(self) -> int:
+        """How many calls are due later."""
+        return len(self._due)
+
+    def later(self, delay_s: float, do: Callable[[], None]) -> Due:
+        due = Due(self._now + delay_s, do, self._due)
+        self._due.append(due)
+        return due
 
     def advance(self, seconds: float) -> None:
         """Let time pass, and call what is due in its order."""
         end = self._now + seconds
-        while due := [one for one in self._due if one[0] <= end]:
-            first = min(due, key=lambda one: one[0])
+        while due := [one for one in self._due if one.at <= end]:
+            first = min(due, key=lambda one: one.at)
             self._due.remove(first)
-            self._now = first[0]
-            first[1]()
+            self._now = first.at
+            first.do()
         self._now = end

@@ -230,8 +230,8 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
             if self.known.get(launched.id) is launched and launched.published == generation:
                 self._emit(Lasted(time=self._clock(), trainer=launched.id, generation=generation))
 
-        if launched.spec.checkpoint_interval_s:
-            self._deadlines.limits.later(launched.spec.checkpoint_interval_s, tell)
+        if interval_s := launched.spec.checkpoint_interval_s:
+            self._deadlines.later(launched.id, "", "last", interval_s, tell)
 
     # what agents tell
 

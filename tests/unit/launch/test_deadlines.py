@@ -70,6 +70,18 @@ def test_a_script_that_never_reaches_the_loop_loses_its_node_and_is_to_blame() -
     assert len(stage.lost()) == 1
 
 
+def test_a_node_whose_worker_is_lost_again_and_again_has_one_time_limit() -> None:
+    stage = Stage(silent_s=30.0)
+    stage.start(1, "n")
+    waiting = stage.timers.waiting
+    for generation in range(2, 102):
+        stage.obey("n")
+        stage.launcher.perform(StartWorker(trainer=1, generation=generation, node="n"))
+    assert stage.timers.waiting == waiting
+    stage.timers.advance(900.0)
+    assert len(stage.killed()) == 1
+
+
 def test_the_user_is_told_of_a_script_that_does_not_reach_the_loop(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(silent_s=30.0)
     stage.start(1, "n", "m")
@@ -234,6 +246,17 @@ def test_rank_0_that_stays_when_the_work_is_done_is_ended_and_to_blame() -> None
     stage.obey("n")
     reason = "the work was done, and its process did not end within 3600 s"
     assert stage.lost() == [("n", reason + SEE_LOGS, True)]
+
+
+def test_one_that_says_again_and_again_that_the_work_is_done_has_one_time_limit() -> None:
+    stage = Stage()
+    stage.training("n", "m")
+    before = stage.timers.waiting
+    for _ in range(100):
+        finished(stage, "n", "m")
+    assert stage.timers.waiting == before + 2
+    stage.timers.advance(3600.0)
+    assert [node for node, _ in stage.killed()] == ["n", "m"]
 
 
 def test_another_process_that_stays_when_the_work_is_done_is_ended_and_the_trainer_is_complete() -> None:
