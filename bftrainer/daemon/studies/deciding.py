@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
@@ -49,7 +50,8 @@ class StudyThread:
         self._thread = fair_thread("studies", telemetry)
         self._sampler = fair_thread("samplers", telemetry)
         self._samplings: dict[int, Any] = {}
-        self._changing = threading.Lock()  # the event loop begins studies
+        self._changing = threading.Lock()  # the event loop begins studies, and repeats events
+        self._repeated: dict[tuple[int, int, int], events.Reported | events.TrialSlots] = {}  # that wait
         self.snapshots: Mapping[int, Study] = {}
         self.older: dict[int, tuple[Trial, ...]] = {}  # study -> what its sampler learns from at first
 
@@ -64,6 +66,19 @@ class StudyThread:
     def tell(self, study: int, event: events.Event) -> Future[Study | None]:
         """Have a study take an event, after those before it. Returns it as it is then; None: it had ended."""
         return self._thread.submit(self._user_of(study), partial(self._take, study, event))
+
+    def repeat(self, study: int, event: events.Reported | events.TrialSlots) -> None:
+        """Have a study take an event of those that come again and again: where one of the same run or study
+        still waits, both count as one. Scripts may report faster than a study of many trials decides."""
+        run = (event.number, event.run) if isinstance(event, events.Reported) else (-1, 0)
+        key = (study, *run)
+        with self._changing:
+            before = self._repeated.get(key)
+            if isinstance(before, events.TrialSlots) and isinstance(event, events.TrialSlots):
+                event = replace(event, node_s=before.node_s + event.node_s)
+            self._repeated[key] = event
+        if before is None:
+            self._thread.submit(self._user_of(study), partial(self._take_last, key))
 
     def fill(self, study: Study, work: Callable[[], T]) -> Future[T]:
         """Have a trial's values filled in for a study's user: what comes of it may be long."""
@@ -93,6 +108,11 @@ class StudyThread:
             self.snapshots = {**self.snapshots, study.id: study}
         else:
             self.snapshots = {id_: own for id_, own in self.snapshots.items() if id_ != study.id}
+
+    def _take_last(self, key: tuple[int, int, int]) -> None:
+        with self._changing:
+            event = self._repeated.pop(key)
+        self._take(key[0], event)
 
     def _take(self, id_: int, event: events.Event) -> Study | None:
         """Take an event, store what it leads to, and have it done."""

@@ -254,9 +254,8 @@ class Studies:
             room = min(most, len(own) + SPARE + free // study.spec.trainer.n_min)
             allowed = self._allowed(study, most)
             if own or (room, allowed) != (study.room, study.allowed):
-                self.thread.tell(
-                    study.id, events.TrialSlots(trials=room, node_s=passed * sum(own), allowed=allowed)
-                )
+                slots = events.TrialSlots(trials=room, node_s=passed * sum(own), allowed=allowed)
+                self.thread.repeat(study.id, slots)
             ends_at = study.submitted_at + (study.spec.deadline_s or float("inf"))
             if now >= ends_at and not study.status.final:
                 self.thread.tell(study.id, events.Over(reason="its deadline has come"))

@@ -109,7 +109,7 @@ class TrialRuns:
         if value is not None and value != self._said.get(report.trainer):
             self._said[report.trainer] = value
             event = events.Reported(number=run.number, run=run.run, samples=report.samples, value=value)
-            self.thread.tell(run.study, event)
+            self.thread.repeat(run.study, event)
 
     async def find_all(self, study: Study) -> None:
         """After a restart: find the trainers of a study's trials that ran."""

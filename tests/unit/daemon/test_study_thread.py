@@ -174,3 +174,33 @@ def test_known_points_are_stored_once(desk: Desk) -> None:
         desk.thread.tell(1, ENDED(number=number)).result(30)
     assert [said for said in desk.said if said.endswith("point")] == [f"kept 1.{-n} point" for n in (1, 2, 3)]
     assert all(isinstance(brief["points"], int) for brief in desk.kept.briefs)
+
+
+def test_of_what_a_script_reports_again_and_again_the_last_one_that_waits_counts(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.begin(1)
+    until(lambda: "StartTrial 1.0" in desk.said, "the first trial starts")
+    desk.thread.tell(1, events.Started(number=0, run=1, trainer=7)).result(30)
+    busy, go_on, decide, taken = threading.Event(), threading.Event(), study_thread.step, list[events.Event]()
+
+    def step(study: Study, event: events.Event, now: float) -> Any:
+        taken.append(event)
+        if isinstance(event, events.Prioritise):
+            busy.set()
+            go_on.wait(30)
+        return decide(study, event, now)
+
+    monkeypatch.setattr(study_thread, "step", step)
+    desk.thread.tell(1, events.Prioritise(to=0.5))
+    assert busy.wait(30)
+    for samples in range(1, 1001):
+        value = float(samples)
+        desk.thread.repeat(1, events.Reported(number=0, run=1, samples=samples, value=value))
+        desk.thread.repeat(1, events.TrialSlots(trials=1, node_s=1.0))
+    go_on.set()
+    desk.thread.tell(1, events.Prioritise(to=0.6)).result(30)
+    assert len(taken) == 4
+    assert desk.thread.snapshots[1].trials[0].value == desk.thread.snapshots[1].used_node_s == 1000.0
+    desk.thread.repeat(1, events.TrialSlots(trials=1, node_s=1.0))
+    until(lambda: desk.thread.snapshots[1].used_node_s == 1001.0, "the next one counts, too")
