@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer.agent.process import Program
+from bftrainer.agent.warm import WarmPool
 from bftrainer.elastic.process.channel import AGENT_GONE
 from bftrainer.elastic.programs import preload
 
@@ -182,3 +184,18 @@ print([name for name in sys.modules if name not in there and name.startswith(("b
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_warm_process_is_of_the_environment_that_the_spec_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, started = WarmPool("n"), list[object]()
+
+    async def start(program: Program) -> None:
+        started.append(dict(program.env))
+        pool.pid, pool._env = 2**30, dict(program.env)
+
+    monkeypatch.setattr(pool, "_start", start)
+    monkeypatch.setattr("bftrainer.agent.warm.os.kill", lambda pid, which: None)
+    for number in (1, 1, 2):
+        words = (sys.executable, "-m", "train")
+        asyncio.run(pool.prepare(Program(command=words, workdir=".", env={"A": str(number)})))
+    assert started == [{"A": "1"}, {"A": "2"}]

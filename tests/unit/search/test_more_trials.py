@@ -90,10 +90,12 @@ def test_points_outlast_a_restart_between_the_question_and_its_answer() -> None:
     assert again(run.study).points == run.study.points and again(run.study).untried == 3
 
 
-def test_a_priority_that_was_changed_outlasts_a_restart() -> None:
+def test_a_changed_priority_and_what_was_used_outlast_a_restart() -> None:
     run = Run(spec_of(parallelism=1, stopping=HALVING))
     run.tell(events.Prioritise(to=5.0))
-    assert again(run.study).spec.trainer.priority == 5.0
+    run.tell(events.TrialSlots(trials=1, node_s=7200.0))
+    own = again(run.study)
+    assert (own.spec.trainer.priority, own.used_node_s) == (5.0, 7200.0)
 
 
 @pytest.mark.parametrize(
