@@ -21,14 +21,18 @@ MOST_CHARACTERS = 400
 """Of one error."""
 
 
-def _other_form(error: ErrorDetails, data: dict[str, Any]) -> bool:
-    """Whether an error is about the form of `work` that the user did not choose.
+PLAIN_FORMS = {"work": "literal['until_exit']", "partial": "bool"}
+"""Keys that are a plain value or a mapping, and what pydantic calls the plain form."""
 
-    `work` is a word or a mapping; pydantic tries both and reports errors of both.
-    """
-    if error["loc"][:1] != ("work",):
+
+def _other_form(error: ErrorDetails, data: dict[str, Any]) -> bool:
+    """Whether an error is about the form of a key that the user did not choose: pydantic tries both, and
+    reports errors of both."""
+    loc = error["loc"]
+    if len(loc) < 2 or loc[0] not in PLAIN_FORMS:
         return False
-    return (error["type"] == "literal_error") is isinstance(data.get("work"), dict)
+    key = str(loc[0])
+    return (loc[1] == PLAIN_FORMS[key]) is isinstance(data.get(key), dict)
 
 
 def explain(
@@ -43,7 +47,6 @@ def explain(
 
     `where` is the place of the spec in its document: `()`, or its index in a list of specs.
     """
-    # "work" is a choice of forms: report what is wrong with the form that was meant
     found = [e for e in error.errors(include_url=False, include_context=False) if not _other_form(e, data)]
     found.sort(key=lambda e: document.line((*where, *_place(e))))
     texts = []
@@ -58,7 +61,7 @@ def explain(
 def _place(error: ErrorDetails) -> Location:
     """Where an error is in its spec."""
     loc = error["loc"]
-    return loc[:1] + loc[2:] if loc[:1] == ("work",) else loc  # there, the second part names the form tried
+    return loc[:1] + loc[2:] if loc and loc[0] in PLAIN_FORMS else loc  # the second names the form tried
 
 
 def _text(error: ErrorDetails, model: type[BaseModel]) -> str:
@@ -97,6 +100,8 @@ def _text(error: ErrorDetails, model: type[BaseModel]) -> str:
         "less_than": "; lower it",
         "int_from_float": "; give a whole number",
         "float_type": "; give a number in decimal digits",
+        "bool_parsing": "; give true or false",
+        "bool_type": "; give true or false",
         "literal_error": "; give 'until_exit' or 'samples: N'" if loc == ("work",) else "",
     }.get(kind, "")
     return f"{place}: {shown_value}{_decapitalised(message)}{remedy}"

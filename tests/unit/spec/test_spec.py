@@ -198,6 +198,8 @@ def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
             4,
             "work: 'until_done': input should be 'until_exit'; give 'until_exit' or 'samples: N'",
         ),
+        ("partial: half", 4, "partial: 'half': input should be a valid boolean; give true or false"),
+        ("partial: {lr: half}", 4, "partial.lr: 'half': input should be 'share' or 'none'"),
         ("work: {samples: 1.5}", 4, "work.samples: 1.5: input should be a valid integer"),
         ("work: {samples: 0}", 4, "work.samples: 0: input should be greater than or equal to 1"),
         ("work: {samples: 1, progress: 1}", 4, "give samples: N, or progress: N"),
