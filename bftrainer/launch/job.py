@@ -58,6 +58,8 @@ PEER_GONE = (
 RECENT_S = 60.0
 FREE_DEATHS = 2
 """So many workers may be lost on a node within `RECENT_S` before the next one starts later."""
+MOST_KINDS = 100
+"""Of so many memberships that no worker has joined yet it is known what they changed."""
 FAILED_LATELY_S = 600.0
 """For so long its user is told that its program has failed."""
 
@@ -209,7 +211,8 @@ class LaunchedTrainer:
         kind = self._change(action)
         self.lost = False
         self.pauses.clear()
-        self.kinds = {g: k for g, k in self.kinds.items() if g >= self.confirmed} | {action.generation: kind}
+        since = [own for own in self.kinds.items() if own[0] >= self.confirmed]
+        self.kinds = dict(since[-MOST_KINDS:]) | {action.generation: kind}
         self.published, self.members = action.generation, action.members
 
     def _change(self, action: Regroup) -> PauseKind:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bftrainer.launch.deadlines import TimeLimits
-from bftrainer.launch.job import WorkerLimits
+from bftrainer.launch.job import MOST_KINDS, WorkerLimits
 from bftrainer.launch.native.launcher import (
     BUSY_BURST,
     BUSY_PER_S,
@@ -45,6 +45,14 @@ def test_a_member_joins_a_membership_once_and_none_that_is_not_published(world: 
         world.joined("n", generation, survivor=True, step=5)
     assert sum(isinstance(event, Measured) for event in world.events) == 1
     assert world.launcher.known[1].confirmed == 3
+
+
+def test_of_memberships_that_no_worker_joins_few_are_remembered(world: NativeStage) -> None:
+    for generation in range(3, 500):
+        publish(world, generation)
+    assert len(world.launcher.known[1].kinds) <= MOST_KINDS + 1
+    world.joined("n", 499, survivor=False, step=0)
+    assert world.launcher.known[1].confirmed == 499
 
 
 def test_a_member_sets_a_bounded_number_of_entries_in_a_rendezvous(world: NativeStage) -> None:
