@@ -88,7 +88,7 @@ class Runner:
         """
         active = tuple(trainers)
         try:
-            estimated = estimates_of(active, self.state.programs)
+            estimated = estimates_of(active, self.state.programs, goodput=False)
             return {t.id: found[None].points for t, found in zip(active, estimated, strict=True)}
         except Exception:  # a bug, or observations that nobody has thought of
             log.exception("the speeds of trainers cannot be estimated")

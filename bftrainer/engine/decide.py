@@ -12,7 +12,7 @@ from bftrainer.engine.gpus import plan as gpu_plan
 from bftrainer.engine.gpus.plan import bounded
 from bftrainer.engine.node_info import NodeGroups
 from bftrainer.engine.pairs import Pair, hosts_of, paired, proposed
-from bftrainer.engine.question import by_user, caps_of, problem_of, shares_now
+from bftrainer.engine.question import by_user, caps_of, goodput_counts, problem_of, shares_now
 from bftrainer.engine.queueing.fair_shares import STEADY, Portion, claim_to_more, entered, shares_of
 from bftrainer.engine.queueing.places import dealt
 from bftrainer.engine.queueing.queue import rank
@@ -41,12 +41,13 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
     asked = candidates(ground, now)
     if not asked:
         return None, _entered(_allocated(state, {}), {}, now)
-    known = estimates_of(asked, state.programs)
+    goodput = goodput_counts(state.settings)
+    known = estimates_of(asked, state.programs, goodput=goodput)
     plan, target = _with_pairs(ground, asked, known, proposed(asked, state.active), now, solve)
     if ground.portion.whole and (lacking := _lacking(ground, asked, target, now)):
         cleared = _cleared(ground, asked, now)
         others = candidates(cleared, now)
-        theirs = estimates_of(others, state.programs)
+        theirs = estimates_of(others, state.programs, goodput=goodput)
         other, there = _with_pairs(cleared, others, theirs, proposed(others, state.active), now, solve)
         if _lacking(cleared, others, there, now) < lacking:
             asked, known, plan, target = others, theirs, other, there

@@ -44,7 +44,8 @@ def problem_of(
         t_fwd_s = survival.forward_time(state.survival, ages)
     groups = grouped(state, now, t_fwd_s)
     room = GpuRoom.of(pool) if any(t.spec.across for t in trainers) else GpuRoom()
-    every = competing(trainers, known or estimates_of(trainers, state.programs), state.programs)
+    found = known or estimates_of(trainers, state.programs, goodput=goodput_counts(settings))
+    every = competing(trainers, found, state.programs)
     factors = standing.factors(trainers, every, settings, now).tolist()
     return Problem(
         pool_size=len(pool),
@@ -60,6 +61,11 @@ def problem_of(
         caps=caps_of(state, trainers, now),
         groups=tuple(group for group, _ in groups),
     ), groups
+
+
+def goodput_counts(settings: EngineSettings) -> bool:
+    """Whether a plan depends on goodputs: by its objective, or as nodes have to be worth their cost."""
+    return bool(settings.high_utility) or metric.counts_goodput(settings.objective)
 
 
 def _of_start(costs: RescaleCosts, t: Trainer, t_fwd_s: float) -> RescaleCosts:

@@ -9,6 +9,7 @@ from functools import singledispatch
 from bftrainer.allocate import metric
 from bftrainer.engine import pairs, survival
 from bftrainer.engine.node_info import with_reported
+from bftrainer.engine.question import goodput_counts
 from bftrainer.engine.queueing.places import with_places
 from bftrainer.engine.state import Draft, State
 from bftrainer.messages.ends import FAILED_OFTEN
@@ -182,7 +183,8 @@ def _(event: Measured, state: State) -> Draft:
     draft.state = replace(state, programs=programs)
     draft.put(trainer)
     if event.point is not None and trainer.id in state.estimates:
-        old, new = state.estimates[trainer.id], estimate.estimates(trainer, programs, 1.0)
+        old, counts = state.estimates[trainer.id], goodput_counts(state.settings)
+        new = estimate.estimates(trainer, programs, 1.0, goodput=counts)
         name = node_class if node_class in new else None
         in_goodput = metric.counts_goodput(state.settings.objective)
         draft.decide |= fit.differs_enough(old[name], new[name], in_goodput=in_goodput)

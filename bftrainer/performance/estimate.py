@@ -109,8 +109,11 @@ def given_curves(spec: TrainerSpec) -> dict[str | None, Points]:
 # --- speeds --------------------------------------------------------------------------------------
 
 
-def estimates_of(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tuple[Estimates, ...]:
-    """The estimates of each trainer, in order.
+def estimates_of(
+    trainers: tuple[Trainer, ...], programs: SharedObservations, *, goodput: bool = True
+) -> tuple[Estimates, ...]:
+    """The estimates of each trainer, in order. Without `goodput` they say nothing of it: a model of what its
+    steps take is fitted to each version of a program, in 0.03 s, and users may have a thousand.
 
     A trainer of which nothing is known is assumed to be as fast on one node as is typical of the others,
     so that it is neither starved nor preferred before it has run.
@@ -118,7 +121,8 @@ def estimates_of(trainers: tuple[Trainer, ...], programs: SharedObservations) ->
     unknown = any(_unknown(t, programs) and not observe.sizes(t.observed) for t in trainers)
     typical = typical_speed(trainers, programs) if unknown else 1.0
     seen = {key: _Seen(programs.get(key, NOTHING)) for key in {t.spec.program for t in trainers}}
-    return _with_goodputs(trainers, [_speeds(t, seen[t.spec.program], typical) for t in trainers], seen)
+    speeds = [_speeds(t, seen[t.spec.program], typical) for t in trainers]
+    return _with_goodputs(trainers, speeds, seen) if goodput else tuple(speeds)
 
 
 def competing(
@@ -190,13 +194,14 @@ def typical_speed(trainers: Iterable[Trainer], programs: SharedObservations) -> 
     return median([median(rates) for rates in known.values()] or [1.0])
 
 
-def estimates(t: Trainer, programs: SharedObservations, typical: float) -> Estimates:
-    """The estimates of one trainer, by node class.
+def estimates(t: Trainer, programs: SharedObservations, typical: float, *, goodput: bool = True) -> Estimates:
+    """The estimates of one trainer, by node class, with `goodput` as for `estimates_of`.
 
     `typical` are the samples/s on one node that are assumed where nothing is known.
     """
     seen = _Seen(programs.get(t.spec.program, NOTHING))
-    return _with_goodputs((t,), [_speeds(t, seen, typical)], {t.spec.program: seen})[0]
+    own = _speeds(t, seen, typical)
+    return _with_goodputs((t,), [own], {t.spec.program: seen})[0] if goodput else own
 
 
 class _Seen:
@@ -250,7 +255,7 @@ def known_speeds(t: Trainer, programs: SharedObservations) -> tuple[Points, int]
     seen = (programs.get(spec.program, NOTHING), t.observed)
     if not prior and not any(fit.levels(observe.sizes(own)) for own in seen):
         return None
-    found = estimates(t, programs, 1.0)
+    found = estimates(t, programs, 1.0, goodput=False)
     return found[None].points, max(estimate.n_max for estimate in found.values())
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from bftrainer.model.events import Measured
 from bftrainer.model.policy import EngineSettings
-from bftrainer.model.trainer import AdaptingBatch
+from bftrainer.model.trainer import AdaptingBatch, Points
+from bftrainer.performance import adapting
 from tests.support.engine_world import World
 
 BATCH = AdaptingBatch(batch=64, at_once=512, initial=64, most=4096, most_at_once=512, workers=1, noise=None)
@@ -60,3 +62,21 @@ def test_another_noise_leads_to_another_plan_where_goodput_counts(objective: str
     told(world, 1, 100.0)
     told(world, 1, 100.0)
     assert told(world, 1, 10_000.0) is expected
+
+
+@pytest.mark.parametrize(("settings", "expected"), [("throughput", False), ("goodput", True)])
+def test_models_of_steps_are_fitted_only_where_goodput_counts(
+    settings: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[object]()
+    goodputs = adapting.goodputs
+
+    def noted(own: Sequence[adapting.AskedGoodput]) -> list[Points]:
+        asked.extend(own)
+        return goodputs(own)
+
+    monkeypatch.setattr(adapting, "goodputs", noted)
+    world = World(EngineSettings(objective=settings)).running("ab", curve=None, n_max=2)
+    told(world, 1, 100.0)
+    world.submit(2, curve=None)
+    assert bool(asked) is expected

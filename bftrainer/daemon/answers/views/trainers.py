@@ -20,7 +20,7 @@ from bftrainer.performance.estimate import (
     NOTHING,
     SharedObservations,
     costs_of,
-    estimates_of,
+    estimates,
     given_curves,
     typical_speed,
 )
@@ -227,9 +227,9 @@ def scalability_view(
 ) -> ScalabilityView:
     """The estimated speed on each size, how sure that is, and the largest size that the next plan may use."""
     own, all_ = trainer.spec, (trainer, *others)
-    estimated = estimates_of(all_, programs)[0]
     learning = own.scalability is Scalability.AUTO
     typical = typical_speed(all_, programs)
+    estimated = estimates(trainer, programs, typical)
     rows = []
     for name, points in given_curves(own).items():
         seen = observe.sizes(trainer.observed, name) if learning else ()
