@@ -1,16 +1,19 @@
 """Jigsaw and what it consists of, on the published mix of jobs, over seeds, beside linear programs' bounds.
 
-    python benchmarks/iterations.py philly.csv.xz [--seeds 11-20] [--faster 32] [--policies ...]
+    python benchmarks/iterations.py philly.csv.xz [--seeds 11-40] [--faster 32] [--policies ...]
+    python benchmarks/iterations.py --small 200-259
 
 Prints Markdown tables: makespans relative to Tiresias's and to the bound, completion times and moves, as
 median (least to most) over the seeds; and how long it takes to plan a minute (--speed: nothing else). Where
 devices are shared, jobs, arrivals and intervals are `--faster` times shorter than published; iterations not.
+With --small: how far plans of small cases of these seeds are above the exact optimum.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import sys
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -18,12 +21,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from bftrainer.iterations.bounds import makespan_bound
 from bftrainer.iterations.model import PlanRules, SharedDevices
 from bftrainer.iterations.orders import ORDERS
 from bftrainer.iterations.plan import begin, plan
 from bftrainer.replay.iterations.policies import POLICIES, figures_of, replay
+from bftrainer.replay.iterations.shared import share
 from bftrainer.replay.iterations.workload import MixOptions, jobs_of, mix, read_durations
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.support.small_cases import DEVICES, case, optimum, searched  # the MILP is a test's oracle
 
 MEMORY_GB = 16.0
 Run = tuple[Path, float, int, str, dict[str, float], float]
@@ -99,11 +108,35 @@ def print_speed(log: Path) -> None:
         print(f"| {devices:,} | {count} | {len(tasks.slot):,} | {wall:.2f} | {cpu:.2f} |")
 
 
+def print_small(seeds: Sequence[int]) -> None:
+    """How far searched plans, and the best of the orders by name, are above the optimum."""
+    rules = PlanRules(gamma_s_per_gb=0.0, apart=False)
+    plain, found = [], []
+    for seed in seeds:
+        jobs, devices = case(seed), SharedDevices(DEVICES, MEMORY_GB)
+        best = min(float(share(jobs, devices, rules, order).ended.max()) for order in ORDERS.values())
+        least, ours = float(np.ceil(makespan_bound(jobs, DEVICES) - 1e-6)), searched(jobs)
+        exact = least if ours <= least else optimum(jobs, int(ours) + 1)
+        plain.append(best / exact - 1)
+        found.append(ours / exact - 1)
+    print("| cases | plans | optimal | above the optimum, mean | most |\n|---|---|---|---|---|")
+    for name, above in (("best order by name", plain), ("searched", found)):
+        optimal = sum(one < 1e-9 for one in above)
+        print(f"| {len(above)} | {name} | {optimal} | {np.mean(above):.1%} | {max(above):.1%} |")
+
+
+def seeds_of(text: str) -> list[int]:
+    """The numbers from the first to the last."""
+    first, _, last = text.partition("-")
+    return list(range(int(first), int(last or first) + 1))
+
+
 def main() -> None:
     """Replay, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("log", type=Path)
-    parser.add_argument("--seeds", default="11-20", help="such as 11-20")
+    parser.add_argument("log", type=Path, nargs="?")
+    parser.add_argument("--seeds", default="11-40", help="such as 11-40")
+    parser.add_argument("--small", type=seeds_of, metavar="SEEDS", help="only small cases")
     parser.add_argument("--faster", type=float, default=32.0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--policies", nargs="+", choices=sorted(POLICIES), default=list(POLICIES))
@@ -112,9 +145,11 @@ def main() -> None:
     parser.add_argument("--gamma", type=float, default=0.8, help="seconds for a move, per GB")
     parser.add_argument("--speed", action="store_true", help="only how long a plan takes")
     given = parser.parse_args()
+    if given.small:
+        print_small(given.small)
+        return
     if not given.speed:
-        first, _, last = given.seeds.partition("-")
-        seeds = list(range(int(first), int(last or first) + 1))
+        seeds = seeds_of(given.seeds)
         names = list(dict.fromkeys(["tiresias", "gandiva", *given.policies]))
         changes = {"hours": given.hours, "longest_hours": given.longest_hours}
         keys = [(name, seed) for name in ("full", "partial", *names) for seed in seeds]

@@ -67,6 +67,7 @@ class PlanRules:
         weigh: A worker also moves once its tasks have waited longer than the move takes, since the last one;
             without, only if this one task starts earlier (as the paper has it).
         keep: Devices of jobs that would end last start no task that delays their next one.
+        search: While few tasks are left, plans follow the best of many orders (`search.best_order`).
         interval_s: How far ahead a plan reaches (s).
     """
 
@@ -74,6 +75,7 @@ class PlanRules:
     apart: bool = True
     weigh: bool = False
     keep: bool = False
+    search: bool = False
     interval_s: float = 60.0
 
 

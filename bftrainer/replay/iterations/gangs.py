@@ -11,14 +11,14 @@ from bftrainer.iterations.model import Flags, Floats, Ints, IterationJob, PlanRu
 from bftrainer.iterations.orders import JobsWaiting, Order
 from bftrainer.replay.iterations.shared import JobsReplayed, check
 
-Choose = Callable[[JobsWaiting, Ints], Flags]
-"""From the jobs that have come and their workers: those that run now."""
+Choose = Callable[[JobsWaiting, Ints, Ints, float], Flags]
+"""From the jobs that have come, their numbers and workers, and the time (s): those that run now."""
 
 
 def in_order(order: Order) -> Choose:
     """Jobs in an order, each that finds room beside those before it."""
 
-    def choose(jobs: JobsWaiting, workers: Ints) -> Flags:
+    def choose(jobs: JobsWaiting, numbers: Ints, workers: Ints, now: float) -> Flags:
         keys = np.full(len(workers), np.inf)
         np.minimum.at(keys, jobs.job, order(jobs))
         return _fitting(np.argsort(keys, kind="stable"), workers, jobs.devices)
@@ -26,23 +26,59 @@ def in_order(order: Order) -> Choose:
     return choose
 
 
-def packed(jobs: JobsWaiting, workers: Ints) -> Flags:
-    """Gandiva as Tiresias's public simulator has it: sets of devices, on which jobs of one size take turns.
+class NodeSets:
+    """Gandiva as Tiresias's public simulator has it: sets of devices for each size, each with a queue of jobs
+    of which the first runs. After each interval the next has its turn.
 
-    Each size has as many sets as its part of all devices that are asked for holds, one at least; of its jobs
-    those run that had least time.
+    A job gets free devices, or goes to the shortest queue of its size, or waits. A size should have as many
+    sets as its part of all devices that are asked for holds. When it gets one, its jobs are dealt out anew;
+    those of one that it gives up join the other queues.
     """
-    wanted = int(workers.sum())
-    runs = np.zeros(len(workers), bool)
-    room = jobs.devices
-    for size in sorted(set(workers.tolist()), reverse=True):
-        own = np.flatnonzero(workers == size)
-        part = min(1.0, jobs.devices / wanted) * size * len(own)
-        sets = min(len(own), max(1, int(part + 1e-9) // size), room // size)
-        turn = np.lexsort((jobs.arrival[own], ~jobs.ran[own], jobs.attained[own]))[:sets]
-        runs[own[turn]] = True
-        room -= sets * size
-    return runs
+
+    def __init__(self) -> None:
+        self._queues: dict[int, list[list[int]]] = {}
+        self._interval = 0.0
+
+    def __call__(self, jobs: JobsWaiting, numbers: Ints, workers: Ints, now: float) -> Flags:
+        """Of each set, the first job of its queue."""
+        sizes = dict(zip(numbers.tolist(), workers.tolist(), strict=True))
+        turn = int(now // jobs.interval_s != self._interval)
+        self._interval = now // jobs.interval_s
+        for size, queues in self._queues.items():
+            left = [[number for number in queue if number in sizes] for queue in queues]
+            self._queues[size] = [queue[turn:] + queue[:turn] for queue in left if queue]
+        placed = {number for queues in self._queues.values() for queue in queues for number in queue}
+        for number, size in sizes.items():
+            queues = self._queues.setdefault(size, [])
+            if number not in placed and self._room(jobs.devices) >= size:
+                queues.append([number])
+            elif number not in placed and queues:
+                min(queues, key=len).append(number)
+        for size in sorted(self._queues):
+            self._adjust(size, jobs.devices)
+        first = [queue[0] for queues in self._queues.values() for queue in queues if queue]
+        runs: Flags = np.isin(numbers, first)
+        return runs
+
+    def _room(self, devices: int) -> int:
+        return devices - sum(size * len(queues) for size, queues in self._queues.items())
+
+    def _adjust(self, size: int, devices: int) -> None:
+        """Give a size sets as long as there is room, or take those with the shortest queues."""
+        asked = {size: size * sum(map(len, queues)) for size, queues in self._queues.items()}
+        queues = sorted(self._queues[size], key=len)
+        part = min(devices * asked[size] // max(1, sum(asked.values())), asked[size]) - size * len(queues)
+        if part > 0:
+            added = min(-(-part // size), self._room(devices) // size)
+            moving = [number for queue in queues for number in queue] if added else []
+            queues = [[] for _ in range(len(queues) + added)] if added else queues
+        else:
+            taken = max(0, min(-(part // size), len(queues) - 1))
+            moving = [number for queue in queues[:taken] for number in queue]
+            queues = queues[taken:]
+        for number in moving:
+            min(queues, key=len).append(number)
+        self._queues[size] = queues
 
 
 def _fitting(ranked: Ints, workers: Ints, room: int) -> Flags:
@@ -94,7 +130,7 @@ def gang(
             interval_s=rules.interval_s,
         )
         begun = time.perf_counter()
-        runs = here[choose(waiting, workers[here])] if len(here) else here
+        runs = here[choose(waiting, here, workers[here], now)] if len(here) else here
         took.append(time.perf_counter() - begun)
         fresh = runs[~ran[runs]]
         stopped[fresh] = pause[fresh]

@@ -10,7 +10,7 @@ import numpy as np
 
 from bftrainer.iterations.model import Floats, PlanRules, SharedDevices
 from bftrainer.iterations.orders import ORDERS
-from bftrainer.replay.iterations.gangs import gang, in_order, packed
+from bftrainer.replay.iterations.gangs import NodeSets, gang, in_order
 from bftrainer.replay.iterations.shared import JobsReplayed, share
 from bftrainer.replay.iterations.workload import MixedJob, MixOptions, jobs_of
 
@@ -25,6 +25,7 @@ class IterationPolicy:
         gang: A job's workers run all at once, each with a device to itself.
         apart: A job's workers stay on distinct devices.
         keep: Devices are kept for jobs that would end last (`PlanRules.keep`).
+        search: Orders are searched for while few tasks are left (`PlanRules.search`).
     """
 
     order: str
@@ -32,20 +33,28 @@ class IterationPolicy:
     gang: bool = False
     apart: bool = True
     keep: bool = False
+    search: bool = False
 
 
 POLICIES: Mapping[str, IterationPolicy] = {
     "tiresias": IterationPolicy("las", gang=True),
     "gandiva": IterationPolicy("", gang=True),
-    **{f"gang-{order}": IterationPolicy(order, gang=True) for order in ORDERS if order != "las"},
+    **{
+        f"gang-{order}": IterationPolicy(order, gang=True)
+        for order in ORDERS
+        if order not in ("las", "product")
+    },
     **{f"full-{order}": IterationPolicy(order) for order in ORDERS},
     "jigsaw": IterationPolicy("product", partial=True),
+    "jigsaw-size": IterationPolicy("size", partial=True),
     "jigsaw-literal": IterationPolicy("product", partial=True, apart=False),
     "partial-las": IterationPolicy("las", partial=True),
     "partial-longest": IterationPolicy("longest", partial=True, keep=True),
+    "partial-searched": IterationPolicy("longest", partial=True, apart=False, keep=True, search=True),
     "partial-shortest": IterationPolicy("shortest", partial=True, keep=True),
 }
-"""Tiresias, Gandiva, Jigsaw with a job's workers apart and as written, and what these consist of."""
+"""Tiresias, Gandiva, Jigsaw with a job's workers apart and as written, and what these consist of. A product
+relative to a job's own largest says nothing of gangs."""
 
 
 def replay(
@@ -64,9 +73,9 @@ def replay(
     policy, devices = POLICIES[name], SharedDevices(options.devices, memory_gb)
     jobs = jobs_of(mixed, options, partial=policy.partial)
     if policy.gang:
-        choose = in_order(ORDERS[policy.order]) if policy.order else packed
+        choose = in_order(ORDERS[policy.order]) if policy.order else NodeSets()
         return gang(jobs, devices, rules, choose, progress)
-    rules = replace(rules, apart=policy.apart, keep=policy.keep)
+    rules = replace(rules, apart=policy.apart, keep=policy.keep, search=policy.search)
     return share(jobs, devices, rules, ORDERS[policy.order], progress)
 
 

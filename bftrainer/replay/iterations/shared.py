@@ -12,6 +12,7 @@ from bftrainer.errors import BftrainerError
 from bftrainer.iterations.model import Floats, IterationJob, PlanRules, SharedDevices
 from bftrainer.iterations.orders import Order
 from bftrainer.iterations.plan import begin, plan
+from bftrainer.iterations.search import best_order
 from bftrainer.messages.files.replays import NEVER_ENDS
 
 LONGEST_S = 366 * 86_400.0
@@ -68,7 +69,7 @@ def share(
             why, more = "have not ended after a year", "more devices"
             raise NeverEndsError(NEVER_ENDS.say(jobs=f"{count} jobs", why=why, more=more))
         started = time.perf_counter()
-        tasks, state = plan(state, order)
+        tasks, state = plan(state, best_order(state, order) if rules.search else order)
         took.append(time.perf_counter() - started)
         busy += float(state.table.workers["seconds"][tasks.slot].sum())
         starts += len(tasks.slot)

@@ -205,3 +205,18 @@ def test_a_device_that_is_kept_starts_no_task_that_delays_the_job() -> None:
         ends[keep] = state.table.jobs["ended"]
     assert ends[True][0] == pytest.approx(20.0) and ends[False][0] > 21.0
     assert ends[True][1] < 15.0, "it trains beside"
+
+
+def test_a_job_with_short_tasks_does_not_wait_for_those_with_long_ones() -> None:
+    """Products are relative to the job's own largest; else it would run when the other has ended."""
+    jobs = [
+        IterationJob(arrival=0.0, tasks=(IterationTask(s, 1.0),), iterations=20, model_gb=0.01)
+        for s in (0.05, 0.5)
+    ]
+    rules = PlanRules(gamma_s_per_gb=0.0, interval_s=5.0)
+    short, long = (
+        planned(jobs, rules, order, SharedDevices(1, 10.0))[1].table.jobs["ended"][0]
+        for order in ("product", "size")
+    )
+    assert short == pytest.approx(1.0)
+    assert long > 10.0

@@ -19,9 +19,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 SHOWN = ("tiresias", "gandiva", "jigsaw")
 """Policies that are compared unless others are named."""
 NAMES = (
-    *("tiresias", "gandiva", "gang-product", "gang-longest", "gang-shortest"),
-    *("full-product", "full-las", "full-longest", "full-shortest"),
-    *("jigsaw", "jigsaw-literal", "partial-las", "partial-longest", "partial-shortest"),
+    *("tiresias", "gandiva", "gang-size", "gang-longest", "gang-shortest"),
+    *("full-product", "full-size", "full-las", "full-longest", "full-shortest"),
+    *("jigsaw", "jigsaw-size", "jigsaw-literal"),
+    *("partial-las", "partial-longest", "partial-searched", "partial-shortest"),
 )
 OWN = (
     "policies",
