@@ -97,18 +97,20 @@ def delay_s(view: WorkerView) -> float:
     return backoff_s(1.0, view.attempt - 1, MAX_DELAY_S) if view.attempt else 0.0
 
 
-def go(trainer: int, view: WorkerView, env: Sequence[Mapping[str, str]]) -> Message:
-    """Let a gated worker run its script in run `view.run`, with `env` added to the environment of each of
-    its processes."""
-    common = {name: value for name, value in env[0].items() if all(own.get(name) == value for own in env)}
-    each = [{name: value for name, value in own.items() if name not in common} for own in env]
+def go(
+    trainer: int, view: WorkerView, env: Mapping[str, str], each: Sequence[Mapping[str, str]] = ()
+) -> Message:
+    """Let a gated worker run its script in run `view.run`, with `env` added to the environment of all its
+    processes, and what `each` has of its own. A node may have a thousand."""
+    if len(each) == 1:
+        env, each = {**env, **each[0]}, ()
     return {
         "type": "go",
         "trainer": trainer,
         "generation": view.generation,
         "run": view.run,
-        "env": common,
-        **({"each": each} if len(each) > 1 else {}),
+        "env": dict(env),
+        **({"each": list(each)} if each else {}),
     }
 
 

@@ -113,7 +113,7 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
         if not view.run:
             view.run, view.phase = action.generation, Phase.JOINING
             env = launched.environment(node, self._drivers.address)
-            self._link.send(node, messages.go(launched.id, view, [env] * view.workers))
+            self._link.send(node, messages.go(launched.id, view, env))
             reason = "did not reach elastic.attach() and its first step"
             self._deadlines.starts(launched, node, reason)
 

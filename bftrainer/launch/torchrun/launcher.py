@@ -218,7 +218,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
                 address=self._stores.address,
                 port=launched.port,
             )
-            self._link.send(node, messages.go(launched.id, view, env))
+            self._link.send(node, messages.go(launched.id, view, *env))
         launched.runs.begin(run.generation, sum(counts), self._clock())
         self._meetings.watch(launched.id, launched.runs)
         self._tell_when_it_has_lasted(launched, run.generation)
@@ -353,9 +353,9 @@ MAX_RESTARTS = 1 << 30
 
 def environment(
     *, name: str, run: int, group: int, counts: Sequence[int], address: str, port: int
-) -> list[dict[str, str]]:
-    """What torchrun sets for each process of the node with the number `group`; `counts` says how many
-    processes each node runs.
+) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """What torchrun sets for all processes of the node with the number `group`, and for each; `counts` says
+    how many processes each node runs.
 
     `address` and `port` are those of the run's store.
     """
@@ -374,5 +374,6 @@ def environment(
         "TORCHELASTIC_RUN_ID": name,
         "TORCHELASTIC_USE_AGENT_STORE": True,
     }
-    own = [{"RANK": first + i, "ROLE_RANK": first + i, "LOCAL_RANK": i} for i in range(counts[group])]
-    return [{variable: str(value) for variable, value in {**values, **ranks}.items()} for ranks in own]
+    ranks = ((str(first + i), str(i)) for i in range(counts[group]))
+    each = [{"RANK": rank, "ROLE_RANK": rank, "LOCAL_RANK": local} for rank, local in ranks]
+    return {variable: str(value) for variable, value in values.items()}, each
