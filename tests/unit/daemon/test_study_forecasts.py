@@ -99,6 +99,29 @@ def test_it_is_planned_again_after_each_stage_and_when_nodes_come_or_go(desk: De
     asyncio.run(story())
 
 
+def test_a_study_whose_plan_takes_long_is_planned_less_often(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = study_forecasts.ahead
+
+    def slow(*given: Any, **more: Any) -> Ahead | None:
+        desk.clock.time += 2.0
+        return planned(*given, **more)
+
+    async def story() -> None:
+        monkeypatch.setattr(study_forecasts, "ahead", slow)
+        await desk.look(study(0), 4)
+        before = desk.forecasts.view(study(0))
+        desk.clock.time += 2.0 / study_forecasts.SHARE - 3.0
+        desk.forecasts.look(study(0), Means(2, 8))
+        await until_true(lambda: not desk.forecasts._busy)
+        assert desk.forecasts.view(study(0)) == before
+        desk.clock.time += 3.0
+        assert (await desk.look(study(0), 2)).startswith("nodes came or went")
+
+    asyncio.run(story())
+
+
 def test_the_loop_goes_on_while_a_study_is_planned(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         planned, begun = threading.Event(), threading.Event()
