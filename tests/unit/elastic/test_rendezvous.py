@@ -30,6 +30,7 @@ def test_who_waits_is_called_off_at_once_or_has_what_arrives(is_called_off: bool
     pushed, found = list[tuple[str, bytes]](), list[str]()
     store = Rendezvous(lambda key, value: pushed.append((key, value)))
     store._changed = watched = Watched()
+    store.set("mine", "x")
 
     def wait() -> None:
         try:
@@ -41,7 +42,6 @@ def test_who_waits_is_called_off_at_once_or_has_what_arrives(is_called_off: bool
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
     assert watched.waits.wait(LONG_S)
-    store.set("mine", "x")
     if is_called_off:
         store.call_off()
     else:
