@@ -204,3 +204,11 @@ STRANGERS_CHECKPOINTS = Diagnostic(
     "Lightning and Hugging Face read and write checkpoints by their names. A stranger's link there has them "
     "write over any file of yours, and a stranger's checkpoint may run any command as you.",
 )
+SKIPS_TOO_FEW = Diagnostic(
+    264,
+    "with dispatch_batches a step takes a batch of the loader for each of the {ranks} ranks, and "
+    "skip_first_batches leaves {skipped} of the loader out",
+    "Leave dispatch_batches out of accelerate's DataLoaderConfiguration. With skip_first_batches(loader, n) "
+    "the training then goes on after n steps",
+    "Some samples of the epoch come twice, and so others never.",
+)

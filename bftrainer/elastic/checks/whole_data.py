@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import sys
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +21,7 @@ from torch.utils.data import (
 )
 
 from bftrainer.elastic.checks.same_data import difference, digest, entries
-from bftrainer.messages.ranks import EPOCH_FILLED_UP, EPOCH_NOT_EVEN, WHOLE_DATA
+from bftrainer.messages.ranks import EPOCH_FILLED_UP, EPOCH_NOT_EVEN, SKIPS_TOO_FEW, WHOLE_DATA
 
 FINGERPRINT = "_fingerprint"
 """What data sets of Hugging Face say of their content."""
@@ -105,6 +106,27 @@ def _shard(loader: Any) -> Any:
     return sampler if isinstance(sampler, DistributedSampler) else None
 
 
+def _dispatcher(loader: Any) -> Any:
+    """What reads this loader on rank 0 for all ranks: accelerate's, with dispatch_batches; None: nothing."""
+    state: Any = sys.modules.get("accelerate.state")
+    reader = state.GradientState().active_dataloader if state is not None else None
+    is_this = getattr(reader, "base_dataloader", None) is loader
+    return reader if is_this and hasattr(reader, "_fetch_batches") else None
+
+
+def _uneven_dispatched(reader: Any, batches: Any, skipped: int) -> str:
+    """See `uneven`, where each step takes a batch of the loader for every rank, or shares one batch out."""
+    ranks, at_once = reader.state.num_processes, 1 if reader.split_batches else reader.state.num_processes
+    if at_once > 1 and skipped:
+        return SKIPS_TOO_FEW.say(skipped=skipped, ranks=ranks)
+    total, length = batches.batch_size * at_once, len(batches.sampler)
+    left = length % total
+    if left % ranks and not batches.drop_last and not reader._drop_last:
+        done = "accelerate fills it up with samples that the epoch has had"
+        return EPOCH_FILLED_UP.say(left=left, total=total, done=done, length=length)
+    return ""
+
+
 def uneven(loader: Any) -> str:
     """What is warned of where the ranks do not share the samples of an epoch evenly, so that some are taken
     twice, or weigh more than others; empty where they do, or there is no telling.
@@ -114,9 +136,12 @@ def uneven(loader: Any) -> str:
     """
     batches: Any = getattr(loader, "batch_sampler", None)
     shard: Any = None
+    skipped = getattr(batches, "skip_batches", 0)
     while hasattr(batches, "batch_sampler"):  # accelerate's, around that of the script
         shard = batches if hasattr(batches, "even_batches") else shard
         batches = batches.batch_sampler
+    if (reader := _dispatcher(loader)) is not None:
+        return _uneven_dispatched(reader, batches, skipped)
     sampler: Any = getattr(batches, "sampler", None)
     if shard is not None and not shard.drop_last:
         total, length = shard.batch_size * (1 if shard.split_batches else shard.num_processes), len(sampler)

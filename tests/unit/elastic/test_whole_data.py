@@ -173,6 +173,35 @@ def test_epochs_that_accelerate_does_not_share_evenly_are_told(
         assert said in uneven(getattr(each, "base_dataloader", each)) if said else not uneven(each)
 
 
+@pytest.mark.parametrize(
+    ("length", "batch", "skipped", "options", "said"),
+    [
+        (16, 4, 0, {}, ""),
+        (14, 4, 0, {}, ""),  # the last step's 6 are shared out
+        (13, 4, 0, {}, "has 5 samples, not 8: accelerate fills it up"),
+        (13, 8, 0, {"split_batches": True}, "has 5 samples, not 8: accelerate fills it up"),
+        (16, 4, 1, {}, "for each of the 2 ranks, and skip_first_batches leaves 1 of the loader out"),
+        (16, 8, 1, {"split_batches": True}, ""),
+    ],
+)
+def test_batches_that_accelerate_dispatches_are_told_where_samples_come_twice(
+    length: int,
+    batch: int,
+    skipped: int,
+    options: dict[str, bool],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    accelerate = pytest.importorskip("accelerate.data_loader")
+    loader = shared_by_accelerate(length, batch, 2, dispatch_batches=True, put_on_device=True, **options)
+    loader = accelerate.skip_first_batches(loader, skipped) if skipped else loader
+    monkeypatch.setattr(loader, "state", SimpleNamespace(num_processes=2))  # it takes those of the process
+    loader.begin()  # as its iterator does first
+    told = uneven(loader.base_dataloader)
+    loader.end()
+    assert said in told if said else not told
+
+
 def test_samples_that_a_distributed_sampler_takes_twice_are_told() -> None:
     samplers = [DistributedSampler(POINTS, ranks, 0) for ranks in (2, 3)]
     none, told = (uneven(DataLoader(POINTS, sampler=each)) for each in samplers)
