@@ -216,3 +216,11 @@ MASKED_MEAN = Diagnostic(
     "In such a mean a label weighs the more the fewer there are beside it. So other weights come out on "
     "other numbers of nodes. See [A loss of your own](huggingface.md#a-loss-of-your-own).",
 )
+CALLBACK_KEEPS = Diagnostic(
+    334,
+    "a callback of the script keeps what changes while it trains, and no checkpoint has it: {names}",
+    "Compute it from state.global_step, make it a buffer of the model, or derive the callback from "
+    "transformers' ExportableState and return it in state()",
+    "Every change of nodes begins new processes, in which it begins anew. See "
+    "[What goes on](huggingface.md#what-goes-on-after-a-change-of-nodes).",
+)

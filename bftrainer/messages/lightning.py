@@ -191,3 +191,10 @@ CLOSURE = Diagnostic(
     "all ranks",
     "Lightning gives it the last micro-batch of this rank alone, so ranks would take different steps.",
 )
+OWN_CALLBACK = Diagnostic(
+    431,
+    "a callback of the script keeps what changes while it trains, and no checkpoint has it: {names}",
+    "Return it in the callback's state_dict(), and take it back in load_state_dict()",
+    "Every change of nodes begins new processes, in which it begins anew. See "
+    "[What goes on](lightning.md#what-goes-on-after-a-change-of-nodes).",
+)

@@ -20,6 +20,7 @@ from bftrainer.elastic.loop.observers import StepObserver
 from bftrainer.elastic.process import warnings
 from bftrainer.elastic.process.warnings import LIBRARIES, script_frame
 from bftrainer.elastic.state.training_state import Stateful, TrainingState
+from bftrainer.messages.diagnostic import Diagnostic
 from bftrainer.messages.loop import LOOP_VARIABLES
 
 AFTER = (20, 200)
@@ -61,10 +62,19 @@ class ChangingVariables(StepObserver):
 
 class LoopVariables:
     """What variables were when the loop began. `known`: objects that the run has, such as its models. `own`:
-    those parts of it that the script has made."""
+    those parts of it that the script has made. `within`: objects by name, in which alone variables are looked
+    for. `said`: the warning."""
 
-    def __init__(self, known: Iterable[object], own: Iterable[Stateful] = ()) -> None:
-        self._frame, _ = script_frame()
+    def __init__(
+        self,
+        known: Iterable[object],
+        own: Iterable[Stateful] = (),
+        *,
+        within: Mapping[str, object] | None = None,
+        said: Diagnostic = LOOP_VARIABLES,
+    ) -> None:
+        self._frame: FrameType | None = script_frame()[0] if within is None else None
+        self._objects, self._said = within or {}, said
         self._known = {id(each) for each in known}
         self._own = list(own)
         self._before = dict(self._found())
@@ -75,9 +85,18 @@ class LoopVariables:
     def beside(cls, parts: Iterable[Stateful]) -> LoopVariables:
         """Those beside the parts of a run, which survive."""
         known = list(parts)
-        models = [part for part in known if isinstance(part, torch.nn.Module)]
-        kept = [each for m in models for each in (*m.modules(), *m.parameters(), *m.buffers())]
+        kept = [each for part in known for each in _of_model(part)]
         return cls([*known, *kept], [part for part in known if not isinstance(part, PYTORCHS)])
+
+    @classmethod
+    def of_callbacks(
+        cls, callbacks: Iterable[Any], known: Iterable[object], said: Diagnostic
+    ) -> LoopVariables:
+        """Those that the script's own callbacks of a framework keep, but for what their state has. `known`:
+        the framework's trainer, and its model."""
+        found = {type(each).__name__: each for each in callbacks if _is_own(type(each).__module__)}
+        kept = [each for part in known for each in (part, *_of_model(part))]
+        return cls(kept, [c for c in found.values() if hasattr(c, "state_dict")], within=found, said=said)
 
     def stepped(self) -> str:
         """Count a step of this process; the warning if it is time to look and something new has changed."""
@@ -99,7 +118,7 @@ class LoopVariables:
         new = sorted(set(names) - self._told)
         self._told |= set(new)
         more = f" and {len(new) - FEW} more" if len(new) > FEW else ""
-        return LOOP_VARIABLES.say(names=f"{', '.join(new[:FEW])}{more}") if new else ""
+        return self._said.say(names=f"{', '.join(new[:FEW])}{more}") if new else ""
 
     def _kept(self) -> Iterator[tuple[str, Hashable]]:
         """What the script's own parts give as their state: a variable that is the same there is kept, even
@@ -111,9 +130,10 @@ class LoopVariables:
                 states += [value] if isinstance(value, Mapping) else []
 
     def _found(self) -> Iterator[tuple[str, tuple[Hashable, Hashable]]]:
+        seen = set[int]()
+        yield from self._within(self._objects, "", DEEP, seen)
         if self._frame is None:
             return
-        seen = set[int]()
         for names in (self._frame.f_globals, *reversed(list(_locals(self._frame)))):
             yield from self._within(names, "", DEEP, seen)
 
@@ -130,6 +150,13 @@ class LoopVariables:
                 inner = self._within(getattr(value, "__dict__", {}), f"{path}{name}.", deep - 1, seen)
                 numbers = isinstance(value, Dataset)  # what else it keeps is more often a cache
                 yield from (each for each in inner if not numbers or each[1][0] == "number")
+
+
+def _of_model(part: object) -> list[object]:
+    """What a model consists of; nothing of anything else."""
+    if not isinstance(part, torch.nn.Module):
+        return []
+    return [*part.modules(), *part.parameters(), *part.buffers()]
 
 
 def _locals(frame: FrameType | None) -> Iterator[Mapping[str, Any]]:

@@ -41,12 +41,14 @@ from bftrainer.elastic.frameworks.huggingface.loss_by_items import (
 from bftrainer.elastic.frameworks.huggingface.order import begin_epoch, length_of, order_of
 from bftrainer.elastic.frameworks.huggingface.running_loss import RunningLoss
 from bftrainer.elastic.frameworks.model_check import AsAtStart, Restored
+from bftrainer.elastic.frameworks.own_callbacks import OwnCallbacks
 from bftrainer.elastic.frameworks.replica_check import SameWeights
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.rng import reseed_here
 from bftrainer.elastic.process.warnings import begun, note, note_warning
 from bftrainer.messages.commands.lines import NOT_INSTALLED
 from bftrainer.messages.huggingface import (
+    CALLBACK_KEEPS,
     JIT_CHECKPOINT,
     NOT_IN_TRAINER,
     OTHER_BATCH,
@@ -100,7 +102,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self._ended, self._loss = EndedTraining(), RunningLoss()
         self._at_start: AsAtStart | None = None
         self._restored: Restored | None = None
-        self._same = SameWeights(WEIGHTS_APART)
+        self._same, self._callbacks = SameWeights(WEIGHTS_APART), OwnCallbacks(CALLBACK_KEEPS)
         self._data: dict[str, str] = {}
         self._order: int | None = None
 
@@ -150,6 +152,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         before = checkpoints.mark_of(Path(self.checkpoint)) if self.checkpoint else {}
         self._ended = EndedTraining(state, before)
         trainer = next((each for each in trainers_of(Trainer, self) if each.state is state), None)
+        self._callbacks.begin(resumed.without_state(trainer), trainer, given.get("model"))
         self._loss = RunningLoss(trainer, before.get("loss"), is_over=self._ended.is_so)
         loader = given.get("train_dataloader")
         self._data = tell_of_other_data(getattr(loader, "dataset", None), before.get("data", {}))
@@ -188,6 +191,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             self._at_start.require_frozen(given["model"])
         if _is_whole_on_each(args):
             self._same.after_step(given["model"])
+        self._callbacks.after_step()
         self._ended.after_step(state, control)
         loader = given.get("train_dataloader")
         samples = self._samples(state.global_step, loader)

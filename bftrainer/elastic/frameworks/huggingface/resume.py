@@ -14,6 +14,7 @@ import torch
 from safetensors import safe_open
 from torch.utils.data import IterableDataset
 from transformers import Trainer
+from transformers.trainer_callback import ExportableState
 
 from bftrainer.elastic.checks.own_weights import LOOKED_AT
 from bftrainer.elastic.frameworks.huggingface.evaluation import make_even
@@ -57,6 +58,12 @@ def take_over(callback: Any) -> None:
     for trainer in trainers_of(Trainer, callback):
         trainer._load_callback_state = partial(_load_into, trainer.callback_handler.callbacks, trainer)
         make_even(trainer)
+
+
+def without_state(trainer: Any) -> list[Any]:
+    """The callbacks of a Trainer, if there is one, that export no state into checkpoints."""
+    callbacks = [] if trainer is None else trainer.callback_handler.callbacks
+    return [each for each in callbacks if not isinstance(each, ExportableState)]
 
 
 def _load_into(callbacks: list[Any], trainer: Any) -> None:

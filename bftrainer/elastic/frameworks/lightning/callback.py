@@ -40,13 +40,14 @@ from bftrainer.elastic.frameworks.lightning.counts import (
 from bftrainer.elastic.frameworks.lightning.files import CheckpointFiles
 from bftrainer.elastic.frameworks.lightning.step_figures import StepFigures
 from bftrainer.elastic.frameworks.model_check import AsAtStart, Restored
+from bftrainer.elastic.frameworks.own_callbacks import OwnCallbacks
 from bftrainer.elastic.frameworks.pending_gradients import windows
 from bftrainer.elastic.frameworks.replica_check import SameWeights
 from bftrainer.elastic.process.refusal import RefusedError
 from bftrainer.elastic.process.rng import reseed_here
 from bftrainer.elastic.process.warnings import begun, note
 from bftrainer.messages.commands.lines import NOT_INSTALLED
-from bftrainer.messages.lightning import NOT_RESTORED, OTHER_BATCH, OWN_LOADER, WEIGHTS_APART
+from bftrainer.messages.lightning import NOT_RESTORED, OTHER_BATCH, OWN_CALLBACK, OWN_LOADER, WEIGHTS_APART
 
 HOOK = "on_train_batch_end"
 
@@ -137,7 +138,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._files, self._data = CheckpointFiles(self._job), dict[str, str]()
         self._same = SameWeights(WEIGHTS_APART)
         self._restored: Restored | None = None
-        self._step_figures = StepFigures()
+        self._step_figures, self._callbacks = StepFigures(), OwnCallbacks(OWN_CALLBACK)
         self._figures: epoch_figures.Kept = {}  # of the epoch under way, up to the checkpoint
         self._logged: dict[str, Any] = {}  # the last of each figure before this start
 
@@ -248,6 +249,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         tell_of_validations(trainer, self._batches.steps, accumulates=self._accumulates)
         watch_batch_norm(pl_module, self._at_once)
         self._at_start = AsAtStart(pl_module)
+        self._callbacks.begin(trainer.callbacks, trainer, pl_module)
         windows().know(getattr(trainer, "optimizers", ()))
         self._job.listen_for_sigterm()
         after_each_batch(pl_module, lambda batch_idx: self.after_batch(trainer, pl_module, batch_idx))
@@ -291,6 +293,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         done, rest = divmod(batch_idx + 1, self._cut.micro_batches)
         if rest:
             return
+        self._callbacks.after_step()
         if isinstance(trainer.strategy.model, DistributedDataParallel):
             self._same.after_step(pl_module)
         step = (epoch := trainer.current_epoch) * self._batches.steps + done
