@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,48 +19,52 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_") or "SITE" in k}
 
 
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """One for all: its nodes keep their warm processes from one script to the next."""
+    with running(always("n1", "n2", "n3", "n4")) as site:
+        yield site
+
+
 def test_the_script_in_the_readme_trains(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     (tmp_path / "script.py").write_text(code, encoding="utf-8")
     subprocess.run([sys.executable, "script.py"], cwd=tmp_path, check=True, env=ENVIRON, timeout=LONG_S)
 
 
-def test_the_script_in_the_readme_is_elastic() -> None:
+def test_the_script_in_the_readme_is_elastic(site: Site) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    with running(always("n1", "n2")) as site:
-        script = site.root / "script.py"
-        script.write_text(code, encoding="utf-8")
-        site.submit("readme", str(script), n_max=2)
-        ended = site.until_ended("readme")
-        assert (ended["status"], ended["samples"]) == ("completed", 3_000), "it ends by itself"
-        assert ended["metrics"]["accuracy"] == 0.5
+    script = site.root / "script.py"
+    script.write_text(code, encoding="utf-8")
+    site.submit("readme", str(script), n_max=2)
+    ended = site.until_ended("readme")
+    assert (ended["status"], ended["samples"]) == ("completed", 3_000), "it ends by itself"
+    assert ended["metrics"]["accuracy"] == 0.5
 
 
-def test_the_scripts_in_the_tutorial_train_alike(tmp_path: Path) -> None:
+def test_the_scripts_in_the_tutorial_train_alike(site: Site, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "tutorials" / "your-script.md").read_text(encoding="utf-8")
     plain, train = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "plain.py").write_text(plain, encoding="utf-8")
     environ = {**ENVIRON, "OMP_NUM_THREADS": "1"}
     by_hand = [sys.executable, "plain.py"]
     said = subprocess.check_output(by_hand, cwd=tmp_path, env=environ, timeout=LONG_S, text=True)
-    with running(always("n1", "n2")) as site:
-        script = site.root / "train.py"
-        script.write_text(train, encoding="utf-8")
-        site.submit("tutorial", str(script), n_max=2)
-        ended = site.until_ended("tutorial")
-        assert (ended["status"], ended["samples"]) == ("completed", 60_000), site.story()
-        assert len(list(site.trainers.glob("*/best.pt"))) == 1
-        assert abs(ended["metrics"]["accuracy"] - float(said.split()[-1])) < 0.03
+    script = site.root / "train.py"
+    script.write_text(train, encoding="utf-8")
+    site.submit("tutorial", str(script), n_max=2)
+    ended = site.until_ended("tutorial")
+    assert (ended["status"], ended["samples"]) == ("completed", 60_000), site.story()
+    assert len(list(site.trainers.glob("*/best.pt"))) == 1
+    assert abs(ended["metrics"]["accuracy"] - float(said.split()[-1])) < 0.03
 
 
-def test_the_specs_in_the_repository_learn() -> None:
-    with running(always("n1", "n2", "n3", "n4")) as site:
-        for path in sorted((ROOT / "trainers").glob("*.yaml")):
-            _submit_shortened(site, path)
-        for name, least in {"digits": 0.95, "digits-gentle": 0.93, "spirals": 0.95}.items():
-            ended = site.until_ended(name)
-            assert ended["status"] == "completed", site.story()
-            assert ended["metrics"]["accuracy"] >= least, ended
+def test_the_specs_in_the_repository_learn(site: Site) -> None:
+    for path in sorted((ROOT / "trainers").glob("*.yaml")):
+        _submit_shortened(site, path)
+    for name, least in {"digits": 0.95, "digits-gentle": 0.93, "spirals": 0.95}.items():
+        ended = site.until_ended(name)
+        assert ended["status"] == "completed", site.story()
+        assert ended["metrics"]["accuracy"] >= least, ended
 
 
 def _submit_shortened(site: Site, path: Path) -> None:
