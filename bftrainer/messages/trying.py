@@ -125,7 +125,8 @@ FACTOR = Diagnostic(
 WHOLE_BATCH_LOSS = Diagnostic(
     718,
     "the same samples give another gradient when they are shared out",
-    "Keep the trainer to one number of nodes, or gather what the loss compares from all nodes",
+    "If the loss has weights of classes or leaves labels out, take reduction='none' and divide the sum by "
+    "the number of samples. If it compares samples, keep the trainer to one number of nodes, or gather them",
     "The loss compares the samples of a batch, divides by something other than their number, or uses what "
     "each process keeps. See [Losses over the whole batch](your-script.md#losses-over-the-whole-batch).",
 )

@@ -166,7 +166,9 @@ class StepRecorder:
 
     def _see(self, given: tuple[Any, ...]) -> None:
         batch = first_batch(given)
-        if batch is not None and (self._run is None or self._run.weight):  # else a stand-in for no samples
+        if batch is None or (batch.requires_grad and not batch.is_leaf):  # what a model gave, as to a loss
+            return
+        if self._run is None or self._run.weight:  # else a stand-in for no samples
             self._rows += rows(batch)
 
     @harmless

@@ -29,6 +29,21 @@ def test_a_stand_in_for_no_samples_is_none(
     assert len(recorder._rows) == noted
 
 
+def test_what_a_model_gives_to_a_loss_is_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one process a criterion may be called beside the model, and on several within a wrapper's pass. And
+    what a model gives follows from its weights."""
+    recorder, model, criterion = StepRecorder(), torch.nn.Linear(3, 1), torch.nn.MSELoss()
+    monkeypatch.setattr(recorder, "is_off", False)
+    monkeypatch.setattr(recorder, "_file", SimpleNamespace())
+    monkeypatch.setattr(recorder, "_begin", lambda: None)
+    monkeypatch.setattr(recorder, "_begun_at", 1.0)
+    attacked = torch.ones(2, 3, requires_grad=True)
+    for module, given in ((model, (attacked,)), (criterion, (model(attacked), torch.ones(2, 1)))):
+        recorder.before_forward(module, given)
+        recorder.after_forward(module, given, {}, module(*given))
+    assert len(recorder._rows) == 2
+
+
 @pytest.mark.parametrize("is_aside", [False, True])
 def test_a_step_that_is_taken_back_is_none(is_aside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As that which Hugging Face takes after the end of a training that was stopped."""
