@@ -160,7 +160,7 @@ def _places_to(workdir: str) -> set[tuple[int, int]]:
     return {(one.st_dev, one.st_ino) for one in found}
 
 
-def _require_fixed(here: int, open_to: Collection[tuple[int, int]]) -> None:
+def _check_fixed(here: int, open_to: Collection[tuple[int, int]]) -> None:
     """Raise a `PermissionError` if strangers can exchange what lies in a folder, and it is none of `open_to`.
     A group that its owner lets write there is the owner's choice."""
     found = os.fstat(here)
@@ -185,13 +185,13 @@ def _roots() -> frozenset[int]:
 
 
 def _opened(path: Path, mode: int = 0o777, open_to: Collection[tuple[int, int]] | None = None) -> int:
-    """A descriptor of a folder. `mode`: of those that are made. `open_to`: see `_require_fixed`."""
+    """A descriptor of a folder. `mode`: of those that are made. `open_to`: see `_check_fixed`."""
     names, links, here, shared = list(path.parts), 0, os.open("/", _WAY), False
     try:
         while names:
             name = names.pop(0)
             if open_to is not None:
-                _require_fixed(here, open_to)
+                _check_fixed(here, open_to)
             shared |= bool(os.fstat(here).st_mode & _OTHERS_WRITE)
             try:
                 below = _entered(here, name, mode)
@@ -204,7 +204,7 @@ def _opened(path: Path, mode: int = 0o777, open_to: Collection[tuple[int, int]] 
             os.close(here)
             here = below
         if open_to is not None:
-            _require_fixed(here, open_to)
+            _check_fixed(here, open_to)
     except OSError as error:
         os.close(here)
         raise type(error)(error.errno, error.strerror, str(path)) from error

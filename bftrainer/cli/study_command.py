@@ -65,12 +65,12 @@ def submit(study: Path, config: Path | None, state_dir: str | None, as_json: boo
     from bftrainer.search.files.parse import parse
     from bftrainer.settings.sources import load
     from bftrainer.spec.located_yaml import STUDY
-    from bftrainer.spec.parse import read, require_files
+    from bftrainer.spec.parse import check_files, read
 
     bounds = replace(STUDY, kb=load({"state_dir": state_dir}, file=config).max_spec_kb)
     text = read(study, bounds)
     wanted = parse(text, str(study), study.parent, bounds)  # refuse a wrong study before asking the daemon
-    require_files(wanted.trainer, text, study)
+    check_files(wanted.trainer, text, study)
     body = {"spec": text, "name": str(study), "base": str(study.parent.resolve())}
     answer = connect(config, state_dir).call("POST", "studies", body=body)
     if as_json:

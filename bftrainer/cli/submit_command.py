@@ -58,12 +58,12 @@ def command(
     from bftrainer.settings.sources import load
     from bftrainer.spec.hints import hint
     from bftrainer.spec.located_yaml import SPEC
-    from bftrainer.spec.parse import parse, read, require_files
+    from bftrainer.spec.parse import check_files, parse, read
 
     bounds = replace(SPEC, kb=load({"state_dir": state_dir}, file=config).max_spec_kb)
     text = read(spec, bounds)
     wanted = parse(text, str(spec), spec.parent, bounds)  # refuse a wrong spec before asking the daemon
-    require_files(wanted, text, spec)
+    check_files(wanted, text, spec)
     client = connect(config, state_dir)
     body = {"spec": text, "name": str(spec), "base": str(spec.parent.resolve())}
     if resume is not None:

@@ -74,11 +74,11 @@ def command(
     from bftrainer.rehearsal.page import cells, lines
     from bftrainer.rehearsal.rehearse import rehearse
     from bftrainer.spec.located_yaml import compose
-    from bftrainer.spec.parse import parse, read, require_files
+    from bftrainer.spec.parse import check_files, parse, read
 
     text = read(spec)
     wanted = parse(text, str(spec), spec.parent)
-    require_files(wanted, text, spec)
+    check_files(wanted, text, spec)
     written = compose(text, str(spec)).value
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # its daemon ends with it
     root = Path(tempfile.mkdtemp(prefix="bft-try-")).resolve()

@@ -49,7 +49,7 @@ class Lane:
             BusyError: as many requests wait as may, of the user or of all users.
             LateError: there is no answer after `READ_S`.
         """
-        self.require_place(user)
+        self.check_place(user)
         self._waiting[user] += 1
         began = False
 
@@ -78,7 +78,7 @@ class Lane:
         """Let go of the thread; what waits for it is given up."""
         self._thread.close()
 
-    def require_place(self, user: str) -> None:
+    def check_place(self, user: str) -> None:
         """Refuse a user for whom `run` has no place now: before anything is done for the request.
 
         Raises:

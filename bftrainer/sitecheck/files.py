@@ -11,8 +11,8 @@ from bftrainer.model.finding import Finding, not_checked, ok, warning, wrong
 from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.values import Settings
 from bftrainer.state_dir.filesystem import Mount, mount_of
-from bftrainer.state_dir.folder import OTHERS, StateDirError, nearest, require_state_dir
-from bftrainer.state_dir.lock import require_locks
+from bftrainer.state_dir.folder import OTHERS, StateDirError, check_state_dir, nearest
+from bftrainer.state_dir.lock import check_locks
 from bftrainer.state_dir.path_safety import ROOT_UID, danger, socket_danger, user_called
 from bftrainer.state_dir.risks import OWN_ACCOUNT, as_root, in_memory
 from bftrainer.state_dir.room import room_of
@@ -69,8 +69,8 @@ def state_dir(settings: Settings) -> list[Finding]:
             remedy = "set state_dir to a folder on a disk of this machine"
             judged = warning if settings.state_dir_on_network else wrong
             return [judged(check, said, remedy)]
-        require_state_dir(path, account_of(settings), private=settings.mode == "site")
-        require_locks(nearest(path))
+        check_state_dir(path, account_of(settings), private=settings.mode == "site")
+        check_locks(nearest(path))
         if not path.exists():
             return [_memory(path) or not_checked(check, f"{path} is not there yet: the daemon makes it")]
         return [_safe_state_dir(path, mount), _disk(settings)]

@@ -38,7 +38,7 @@ def read(path: Path, bounds: YamlLimits = SPEC) -> str:
         raise SpecError(UNREADABLE.say(path=path, why=error)) from error
 
 
-def require_files(spec: TrainerSpec, text: str, path: Path) -> None:
+def check_files(spec: TrainerSpec, text: str, path: Path) -> None:
     """Check that the workdir of a spec, from the `text` of the file `path`, is a folder that this user sees,
     and that the script is there. A script in a folder that is not here may be on the nodes.
 

@@ -37,10 +37,10 @@ def make_state_dir(
         mount = mount_of(path)
         if mount is not None and mount.is_network and not on_network:
             raise BftrainerError(STATE_DIR.ends(_not_here(path, mount, site=private)))
-        require_state_dir(path, os.geteuid(), private=private)
+        check_state_dir(path, os.geteuid(), private=private)
         if not path.is_dir():
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            require_state_dir(path, os.geteuid(), private=private)  # another user may have been faster
+            check_state_dir(path, os.geteuid(), private=private)  # another user may have been faster
         _close(path, say)
     except OSError as error:
         raise BftrainerError(STATE_DIR.ends(f"--state-dir {path}: {error.strerror}; take another")) from error
@@ -54,7 +54,7 @@ class StateDirError(BftrainerError):
         self.said, self.remedy = said, remedy
 
 
-def require_state_dir(path: Path, account: int | None, *, private: bool) -> None:
+def check_state_dir(path: Path, account: int | None, *, private: bool) -> None:
     """Look whether a daemon that runs as the user `account` (None: not known) takes a state directory, which
     may be missing yet. Changes nothing.
 
@@ -79,8 +79,8 @@ def require_state_dir(path: Path, account: int | None, *, private: bool) -> None
             f"state_dir {path} belongs to user {user_called(owner)}, and this is {user_called(account)}",
             "take another --state-dir, or run the daemon as its owner",
         )
-    _require_closed(path, private=private)
-    _require_own_files(path, owner)
+    _check_closed(path, private=private)
+    _check_own_files(path, owner)
 
 
 def nearest(path: Path) -> Path:
@@ -119,7 +119,7 @@ def _not_here(path: Path, mount: Mount, *, site: bool) -> str:
     return f"{said}. To use {path} all the same, at the store's risk: state_dir_on_network: true"
 
 
-def _require_closed(path: Path, *, private: bool) -> None:
+def _check_closed(path: Path, *, private: bool) -> None:
     mode = stat.S_IMODE(path.stat().st_mode)
     if not mode & OTHERS:
         return
@@ -142,7 +142,7 @@ def _has_others_files(path: Path) -> bool:
     return any(not any(place.match(name) for name in names) for place in path.iterdir())
 
 
-def _require_own_files(path: Path, account: int) -> None:
+def _check_own_files(path: Path, account: int) -> None:
     for place in _kept(path):
         owner = place.lstat().st_uid
         if owner != account:

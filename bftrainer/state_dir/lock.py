@@ -43,7 +43,7 @@ def holder_of(state_dir: Path) -> LockHolder | None:
         return None
 
 
-def require_locks(folder: Path) -> None:
+def check_locks(folder: Path) -> None:
     """Look whether the file system of a folder has locks. A daemon that has the folder does not mind.
 
     Raises:

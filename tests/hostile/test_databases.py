@@ -137,7 +137,7 @@ def _with_a_journal(folder: Path, name: str, deletes: Path) -> Path:
     return database
 
 
-def _require_nobody_opens(folder: Path, private: Path) -> None:
+def _check_nobody_opens(folder: Path, private: Path) -> None:
     database = _with_a_journal(folder, "bftrainer.db", private)
     _with_a_journal(folder, "results.sqlite", private)
     study: dict[str, Any] = {"id": 1, "name": "s", "submitted_at": 0.0}
@@ -158,7 +158,7 @@ def test_no_database_is_opened_where_strangers_put_a_journal_beside_it(tmp_path:
     private.write_text("mine")
     folder.mkdir()
     folder.chmod(mode)
-    _require_nobody_opens(folder, private)
+    _check_nobody_opens(folder, private)
 
 
 def test_no_database_is_opened_in_a_folder_that_strangers_can_exchange(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_no_database_is_opened_in_a_folder_that_strangers_can_exchange(tmp_path:
     folder = above / "own"
     folder.mkdir(parents=True)
     above.chmod(0o777)
-    _require_nobody_opens(folder, private)
+    _check_nobody_opens(folder, private)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

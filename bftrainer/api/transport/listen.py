@@ -79,7 +79,7 @@ def bind_unix(socket: Path, *, for_all: bool) -> socket_.socket:
             LISTENS.ends(f"{socket}: a socket's path has at most 100 bytes; take a shorter one")
         )
     if for_all:
-        _require_way_to(socket.parent)
+        _check_way_to(socket.parent)
     bound = socket_.socket(socket_.AF_UNIX, socket_.SOCK_STREAM)
     refuse_descriptors(bound)
     before = os.umask(0o111 if for_all else 0o177)  # no moment without the right permissions
@@ -95,7 +95,7 @@ def bind_unix(socket: Path, *, for_all: bool) -> socket_.socket:
     return bound
 
 
-def _require_way_to(folder: Path) -> None:
+def _check_way_to(folder: Path) -> None:
     """Raise a `BftrainerError` if not every user may enter a folder and those above it."""
     for place in (folder, *folder.parents):
         try:

@@ -43,7 +43,7 @@ class Predecessors:
 
         def find() -> StoredTrainer:
             found = self.known.find(replace(caller, admin=False), name)
-            self._require_free(found, wanted, unfinished)
+            self._check_free(found, wanted, unfinished)
             return found
 
         found = await self.lanes.store.run(caller.user, find)
@@ -70,7 +70,7 @@ class Predecessors:
         except (BusyError, LateError, StoreError):
             return None
 
-    def _require_free(
+    def _check_free(
         self, found: StoredTrainer, wanted: TrainerSpec, unfinished: Sequence[TrainerSummary]
     ) -> None:
         """Refuse a trainer that has not ended, whose checkpoints another one has, or not the spec's own."""

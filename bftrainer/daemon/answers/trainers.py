@@ -207,7 +207,7 @@ class Trainers:
             BusyError, LateError: see `Lane.run`.
         """
         lane = self.lanes.store if ended else self.lanes.memory
-        lane.require_place(caller.user)
+        lane.check_place(caller.user)
         user = owner_of(caller)
         page = Page(holding=(), waiting=(), left=0) if skip else self._page(user, after)
         moment = self.moment((*page.holding, *page.waiting))

@@ -94,7 +94,7 @@ def apart(size: int, said: Mapping[str, int]) -> str:
     return message.say(size=size, who=told)
 
 
-def require_same_start(step: int) -> None:
+def check_same_start(step: int) -> None:
     """Refuse to begin where ranks go on from the checkpoints of different steps. All ranks have to call it.
 
     Raises:

@@ -156,9 +156,9 @@ class Job(Ranks):
         add up, it waits for the optimizer's step, for 64 batches at most. `saves`: a checkpoint is due now.
 
         Raises:
-            RuntimeError: a rank is lost, or as `require_ranks`.
+            RuntimeError: a rank is lost, or as `check_ranks`.
         """
-        self.require_ranks()
+        self.check_ranks()
         due = saves or self.stopping or self._state.age_s >= self.checkpoint_every_s
         stop, save, wait = highest((self.stopping, due, _accumulates(asked=due)))
         self._agreed_stop, self._agreed_save = stop > wait, save > wait
@@ -213,7 +213,7 @@ class Job(Ranks):
             note(f"resumed from step {self._state.resumed}, of a checkpoint in {self._folder}")
         return found
 
-    def require_ranks(self, **said: int) -> None:
+    def check_ranks(self, **said: int) -> None:
         """Have the trainer fail if torch.distributed, accelerate or one of `said` counts other ranks.
 
         Each process would train by itself, and would do so at every start.
@@ -271,9 +271,9 @@ class Job(Ranks):
 
         Raises:
             ValueError: `of` is no whole number from 1 on, or another one is no count.
-            RuntimeError: as `require_ranks`.
+            RuntimeError: as `check_ranks`.
         """
-        self.require_ranks()
+        self.check_ranks()
         now, before = time.time(), self._last
         self._of = whole_training(of)
         self._metrics.keep(given := {**(metrics or {}), **more})

@@ -15,7 +15,7 @@ PARTIAL = ".partial.ckpt"
 _NAME = re.compile(r"step-(\d+)\.ckpt")
 
 
-def require_no_strangers(folder: Path) -> None:
+def check_no_strangers(folder: Path) -> None:
     """Raise `RefusedError` if strangers can put files into a folder of checkpoints. For libraries that read
     and write there by names; `state.checkpoint` looks at what it opens."""
     if why := strangers_in(folder):

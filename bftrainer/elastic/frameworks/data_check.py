@@ -13,7 +13,7 @@ from bftrainer.elastic.process.warnings import note_warning
 from bftrainer.messages.ranks import DATA_CHANGED, RANKS_DATA
 
 
-def tell_of_other_data(data: Any, before: Mapping[str, str]) -> dict[str, str]:
+def warn_of_other_data(data: Any, before: Mapping[str, str]) -> dict[str, str]:
     """Tell where the training's data set is not that of all ranks, or not that of the checkpoint. All ranks
     have to call it.
 

@@ -62,7 +62,7 @@ def at_once(total: int, sizes: Sequence[int], at_most: int | None = None) -> dic
     return {n: cut(total, n, at_most).samples for n in islice(sizes, MOST_SIZES)}
 
 
-def require_even(total: int, sizes: Sequence[int]) -> None:
+def check_even(total: int, sizes: Sequence[int]) -> None:
     """Check that every one of these numbers of nodes, which ascend, cuts a global batch evenly.
 
     Raises:

@@ -24,7 +24,7 @@ class AsAtStart:
         self._frozen = _frozen(model)
         self._evaluating: list[str] | None = None  # from when the model first trains
 
-    def require_frozen(self, model: torch.nn.Module) -> None:
+    def check_frozen(self, model: torch.nn.Module) -> None:
         """Refuse layers that are frozen or unfrozen while a script trains.
 
         Raises:
@@ -40,7 +40,7 @@ class AsAtStart:
             raise RefusedError(FROZEN_LATER.say(first=changed[0], more=len(changed) - 1))
 
 
-def require_names(names: Set[str], model: torch.nn.Module) -> None:
+def check_names(names: Set[str], model: torch.nn.Module) -> None:
     """Refuse a checkpoint with these weights that lacks some of those that train; others may be left out on
     purpose.
 
@@ -70,11 +70,11 @@ class Restored:
             name: some(value).cpu().clone() for name, value in state.items() if torch.is_tensor(value)
         }
 
-    def require_complete(self, model: torch.nn.Module) -> None:
-        """See `require_names`."""
-        require_names(self._some.keys(), model)
+    def check_complete(self, model: torch.nn.Module) -> None:
+        """See `check_names`."""
+        check_names(self._some.keys(), model)
 
-    def require_unchanged(self, model: torch.nn.Module) -> None:
+    def check_unchanged(self, model: torch.nn.Module) -> None:
         """Refuse a model that has been changed since it was restored.
 
         Raises:

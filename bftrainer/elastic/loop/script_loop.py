@@ -42,7 +42,7 @@ class ScriptLoop:
             with peers.failure_told:
                 if self._life != "inside":
                     self._enter(run)
-                self._tell_of_wait()
+                self._warn_of_wait()
                 self._parts.observers.loop_begins()
                 while True:
                     if not self._is_over():
@@ -75,7 +75,7 @@ class ScriptLoop:
         self._entered_at = time.monotonic()
         watcher.watching.enters(run)
 
-    def _tell_of_wait(self) -> None:
+    def _warn_of_wait(self) -> None:
         """The loop begins: say so if members have waited for this node since `start`."""
         waited_s = time.monotonic() - self._entered_at
         if waited_s > LATE_S and self._parts.orders is not None:

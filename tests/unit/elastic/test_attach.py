@@ -286,7 +286,7 @@ def test_what_a_framework_counts_is_compared_with_the_ranks_there_are(
     monkeypatch.setenv("WORLD_SIZE", "1")
     told = pytest.raises(RuntimeError, match=r"Lightning counts 2: .*elastic\.arguments\(\)")
     with agent_of(monkeypatch, tmp_path) as (_, orders), told:
-        Job(orders).require_ranks(Lightning=2)
+        Job(orders).check_ranks(Lightning=2)
     state = SimpleNamespace(
         is_initialized=lambda: True, PartialState=lambda: SimpleNamespace(num_processes=3)
     )
@@ -294,7 +294,7 @@ def test_what_a_framework_counts_is_compared_with_the_ranks_there_are(
     told = pytest.raises(RuntimeError, match=r"accelerate counts 3: .*use_cpu=True")
     with agent_of(monkeypatch, tmp_path) as (_, orders), told:
         Job(orders).progress(step=1, samples=8)
-    Job(None).require_ranks(Lightning=2)  # by hand there are as many as the script likes
+    Job(None).check_ranks(Lightning=2)  # by hand there are as many as the script likes
 
 
 def test_only_what_is_refused_fails_the_trainer_at_once(

@@ -104,8 +104,8 @@ class ClipsByHand(pl.LightningModule):  # type: ignore[misc, name-defined]
 def test_a_hook_that_sees_gradients_of_one_rank_is_named(
     capfd: pytest.CaptureFixture[str], module: Any, accumulates: bool, told: int
 ) -> None:
-    lightning.tell_of_parts(trainer(), module(), accumulates=accumulates)
-    lightning.tell_of_parts(trainer(), pl.LightningModule(), accumulates=accumulates)
+    lightning.warn_of_parts(trainer(), module(), accumulates=accumulates)
+    lightning.warn_of_parts(trainer(), pl.LightningModule(), accumulates=accumulates)
     said = "".join(capfd.readouterr())
     assert said.count("on_after_backward of ClipsByHand is called for each micro-batch") == told
     assert said.count("on_after_backward") == told
@@ -386,7 +386,7 @@ def test_a_step_whose_gradients_were_not_averaged_is_refused(unused: bool) -> No
     wrapped(torch.ones(1, 1)).sum().backward()
     told = r"as 2 parameters got none \(unused.weight, unused.bias\).*ddp_find_unused_parameters_true"
     with pytest.raises(ValueError, match=told) if unused else contextlib.nullcontext():
-        refused.require_averaged(wrapped, module)
+        refused.check_averaged(wrapped, module)
 
 
 class Through(torch.nn.Module):

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from bftrainer.elastic.frameworks.huggingface.loss_by_items import (
+    check_function_by_items,
+    check_smoothing_by_items,
     is_hugging_faces,
-    require_function_by_items,
-    require_smoothing_by_items,
     watch_first_loss,
     watch_masked_labels,
     watch_own_loss,
@@ -54,10 +54,10 @@ def test_smoothing_that_is_a_mean_is_refused() -> None:
         def __call__(self, output: Any, labels: Any, num_items_in_batch: Any = None) -> None: ...
 
     with pytest.raises(ValueError, match="smoothes labels without num_items_in_batch"):
-        require_smoothing_by_items(Older, PassesOn())
-    require_smoothing_by_items(Newer, PassesOn())
-    require_smoothing_by_items(Older, SaysSo())
-    require_smoothing_by_items(Older, torch.nn.Linear(1, 1))
+        check_smoothing_by_items(Older, PassesOn())
+    check_smoothing_by_items(Newer, PassesOn())
+    check_smoothing_by_items(Older, SaysSo())
+    check_smoothing_by_items(Older, torch.nn.Linear(1, 1))
 
 
 def test_losses_of_hugging_faces_own_are_known() -> None:
@@ -170,9 +170,9 @@ def test_a_function_that_does_not_use_the_items_is_refused(
     there = [Base(mine, function), Base(others, mean_of)]
     if is_refused:
         with pytest.raises(ValueError, match="compute_loss_func does not use num_items_in_batch"):
-            require_function_by_items(Base, mine)
+            check_function_by_items(Base, mine)
     else:
-        require_function_by_items(Base, mine)
+        check_function_by_items(Base, mine)
     assert len(there) == 2
 
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import IterableDataset, TensorDataset, random_split
 
 from bftrainer.elastic.frameworks import data_check
-from bftrainer.elastic.frameworks.data_check import tell_of_other_data
+from bftrainer.elastic.frameworks.data_check import warn_of_other_data
 
 
 @pytest.fixture
@@ -59,10 +59,10 @@ class Samples(list[Any]):
 
 @pytest.mark.parametrize("kind", [split, Table, Samples])
 def test_other_data_than_at_the_start_is_told(kind: Any, told: list[str]) -> None:
-    before = tell_of_other_data(kind(0), {})
-    assert tell_of_other_data(kind(0), before) == before
+    before = warn_of_other_data(kind(0), {})
+    assert warn_of_other_data(kind(0), before) == before
     assert not told
-    tell_of_other_data(kind(1), before)
+    warn_of_other_data(kind(1), before)
     (text,) = told
     assert "not that with which the training began: data set" in text
     assert "manual_seed" in text
@@ -76,11 +76,11 @@ def test_other_data_than_that_of_other_ranks_is_told(
 
     theirs: list[int] = []
     monkeypatch.setattr(data_check, "highest", lambda values: (theirs.extend(values), list(values))[1])
-    tell_of_other_data(split(0), {})
+    warn_of_other_data(split(0), {})
     monkeypatch.setattr(data_check, "highest", other_rank)
-    tell_of_other_data(split(0), {})
+    warn_of_other_data(split(0), {})
     assert not told
-    tell_of_other_data(split(1), {})
+    warn_of_other_data(split(1), {})
     assert "do not have the same training data" in told[0]
 
 
@@ -91,7 +91,7 @@ def test_of_a_stream_and_of_older_checkpoints_nothing_is_told(told: list[str]) -
         def __iter__(self) -> Iterator[int]:
             return iter(range(4))
 
-    before = tell_of_other_data(split(0), {})
-    assert tell_of_other_data(Stream(), before) == {}
-    tell_of_other_data(split(0), {})
+    before = warn_of_other_data(split(0), {})
+    assert warn_of_other_data(Stream(), before) == {}
+    warn_of_other_data(split(0), {})
     assert not told

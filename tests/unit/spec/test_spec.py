@@ -18,7 +18,7 @@ from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.spec import located_yaml
 from bftrainer.spec import parse as spec_files
 from bftrainer.spec.located_yaml import SPEC, SpecError
-from bftrainer.spec.parse import parse, parse_many, require_files
+from bftrainer.spec.parse import check_files, parse, parse_many
 
 GOOD = """\
 name: digits-8
@@ -521,10 +521,10 @@ def test_a_script_that_is_not_there_is_refused_by_the_users_command(
     text = f'name: a\ncommand: "{command}"\nnodes: 4\n'
     spec = parse(text, "spec.yaml", tmp_path)
     if there:
-        require_files(spec, text, Path("spec.yaml"))
+        check_files(spec, text, Path("spec.yaml"))
         return
     with pytest.raises(SpecError) as error:
-        require_files(spec, text, Path("spec.yaml"))
+        check_files(spec, text, Path("spec.yaml"))
     assert said in str(error.value)
 
 

@@ -13,7 +13,7 @@ from bftrainer.launch.horovod import drivers
 from bftrainer.schedulers.local.scheduler import start
 from bftrainer.schedulers.shared.instance import instance
 from bftrainer.state_dir import folder
-from bftrainer.state_dir.folder import StateDirError, make_state_dir, require_state_dir
+from bftrainer.state_dir.folder import StateDirError, check_state_dir, make_state_dir
 from bftrainer.store.sql import SqlStore
 
 WIDE = 0o022
@@ -130,18 +130,18 @@ def test_a_folder_of_other_programs_is_never_to_be_closed(tmp_path: Path, name: 
     (tmp_path / "key").touch()
     tmp_path.chmod(0o755)
     with pytest.raises(StateDirError) as refused:
-        require_state_dir(tmp_path, None, private=True)
+        check_state_dir(tmp_path, None, private=True)
     assert refused.value.remedy == f"say: chmod 700 {tmp_path}"
     (tmp_path / name).touch()
     with pytest.raises(StateDirError) as refused:
-        require_state_dir(tmp_path, None, private=True)
+        check_state_dir(tmp_path, None, private=True)
     assert "chmod" not in str(refused.value)
     assert refused.value.remedy == f"take a folder of its own as --state-dir, such as {tmp_path}/bftrainer"
 
 
 def test_a_place_that_keeps_no_files_is_refused() -> None:
     with pytest.raises(StateDirError, match="on proc, which keeps no files"):
-        require_state_dir(Path("/proc/bftrainer"), os.geteuid(), private=False)
+        check_state_dir(Path("/proc/bftrainer"), os.geteuid(), private=False)
 
 
 def test_a_refused_place_stays_as_it_was(tmp_path: Path, said: list[str]) -> None:

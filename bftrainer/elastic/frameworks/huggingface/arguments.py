@@ -28,7 +28,7 @@ from bftrainer.messages.huggingface import (
 )
 
 
-def require_data(args: Any, loader: Any, batch: int, *, is_fixed: bool) -> None:
+def check_data(args: Any, loader: Any, batch: int, *, is_fixed: bool) -> None:
     """Refuse training data that ranks do not share out, or which comes in another order on other nodes, or
     after a start. `is_fixed`: the number of nodes is.
 
@@ -43,7 +43,7 @@ def require_data(args: Any, loader: Any, batch: int, *, is_fixed: bool) -> None:
     data = dataset_of(loader)
     is_stream = isinstance(data, IterableDataset)
     if is_stream:
-        _require_stream(args, data, is_fixed=is_fixed)
+        _check_stream(args, data, is_fixed=is_fixed)
     if not getattr(args, "dataloader_in_order", True) and args.dataloader_num_workers > 1:
         raise RefusedError(OUT_OF_ORDER.say())
     config = args.accelerator_config
@@ -56,14 +56,14 @@ def require_data(args: Any, loader: Any, batch: int, *, is_fixed: bool) -> None:
         raise RefusedError(NO_SET_EPOCH.say(sampler=type(sampler).__name__))
 
 
-def tell_of_filled_up(loader: Any, batch: int) -> None:
+def warn_of_filled_up(loader: Any, batch: int) -> None:
     """Tell of epochs whose last step has fewer samples than others, where the number of nodes may change."""
     length = length_of(loader)
     if length is not None and (left := length % batch):
         note_warning(FILLED_UP.say(left=left, batch=batch, length=length))
 
 
-def _require_stream(args: Any, data: Any, *, is_fixed: bool) -> None:
+def _check_stream(args: Any, data: Any, *, is_fixed: bool) -> None:
     """Refuse what makes a stream's order depend on the nodes, or on when a process began.
 
     Raises:
@@ -82,7 +82,7 @@ def _is_in_shards(data: Any) -> bool:
     return any(kind.__module__.partition(".")[0] == "datasets" for kind in type(data).__mro__)
 
 
-def require_arguments(args: Any, *, is_fixed: bool) -> None:
+def check_arguments(args: Any, *, is_fixed: bool) -> None:
     """Refuse arguments with which a training does not go on as it was. `is_fixed`: the number of nodes is.
 
     Raises:

@@ -17,22 +17,22 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer.elastic.attach.checkpoints import begin_training
-from bftrainer.elastic.attach.collectives import highest, require_same_start
+from bftrainer.elastic.attach.collectives import check_same_start, highest
 from bftrainer.elastic.attach.job import attach
-from bftrainer.elastic.attach.step_files import require_no_strangers
+from bftrainer.elastic.attach.step_files import check_no_strangers
 from bftrainer.elastic.frameworks.batch_norm import watch_batch_norm
-from bftrainer.elastic.frameworks.data_check import tell_of_other_data
-from bftrainer.elastic.frameworks.fixed_batch import at_once, cut, require_even
+from bftrainer.elastic.frameworks.data_check import warn_of_other_data
+from bftrainer.elastic.frameworks.fixed_batch import at_once, check_even, cut
 from bftrainer.elastic.frameworks.huggingface import checkpoints
 from bftrainer.elastic.frameworks.huggingface.arguments import (
-    require_arguments,
-    require_data,
-    tell_of_filled_up,
+    check_arguments,
+    check_data,
+    warn_of_filled_up,
 )
 from bftrainer.elastic.frameworks.huggingface.ended import EndedTraining, noted
 from bftrainer.elastic.frameworks.huggingface.loss_by_items import (
-    require_function_by_items,
-    require_smoothing_by_items,
+    check_function_by_items,
+    check_smoothing_by_items,
     trainers_of,
     watch_first_loss,
     watch_masked_labels,
@@ -88,7 +88,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
     def __init__(self, output_dir: str | Path = "checkpoints") -> None:
         self._job = attach(output_dir)
         self.output_dir = str(self._job.checkpoint_dir)
-        require_no_strangers(Path(self.output_dir))
+        check_no_strangers(Path(self.output_dir))
         if self._job.rank == 0 and self._job.trainer:
             checkpoints.tidy(Path(self.output_dir), self._job.trainer)
         self.checkpoint = checkpoints.newest(Path(self.output_dir))
@@ -113,7 +113,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         Raises:
             RefusedError: a number of nodes that the spec allows does not divide `total`.
         """
-        require_even(total, self._job.sizes)
+        check_even(total, self._job.sizes)
         samples, parts = cut(total, self._job.size, at_most)
         self._cut, self._at_once = total, at_once(total, self._job.sizes, at_most)
         self._is_cut = cut(total, self._job.sizes[0], at_most).micro_batches > 1
@@ -135,27 +135,27 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             RefusedError: which ones, and what to give instead.
         """
         self._job.listen_for_sigterm()  # frameworks take the signal for themselves
-        self._job.require_ranks()  # accelerate's, too
+        self._job.check_ranks()  # accelerate's, too
         self._batch = _global_batch(args, self._job.size)
         self._require(args, state, given.get("train_dataloader"))
         if (model := given.get("model")) is not None:
-            require_function_by_items(Trainer, self)
+            check_function_by_items(Trainer, self)
             watch_own_loss(Trainer, self, is_cut=self._is_cut, is_shared=self._job.sizes[-1] > 1)
             watch_masked_labels(Trainer, self, self._at_once)
             if getattr(args, "label_smoothing_factor", 0):
-                require_smoothing_by_items(LabelSmoother, model)
+                check_smoothing_by_items(LabelSmoother, model)
             if not getattr(args, "torch_compile", False):  # which would compile the watching, too
                 watch_first_loss(model)
                 watch_batch_norm(model, self._at_once)
             self._at_start = AsAtStart(model)
-        require_same_start(state.global_step)
+        check_same_start(state.global_step)
         before = checkpoints.mark_of(Path(self.checkpoint)) if self.checkpoint else {}
         self._ended = EndedTraining(state, before)
         trainer = next((each for each in trainers_of(Trainer, self) if each.state is state), None)
         self._callbacks.begin(resumed.without_state(trainer), trainer, given.get("model"))
         self._loss = RunningLoss(trainer, before.get("loss"), is_over=self._ended.is_so)
         loader = given.get("train_dataloader")
-        self._data = tell_of_other_data(getattr(loader, "dataset", None), before.get("data", {}))
+        self._data = warn_of_other_data(getattr(loader, "dataset", None), before.get("data", {}))
         self._order = order_of(loader, before.get("order"))
         begin_training(self._job)
         if state.global_step:
@@ -171,8 +171,8 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
     def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Refuse weights that have been changed since they were restored, by a `RefusedError`."""
         if self._restored is not None and "model" in given:
-            self._restored.require_complete(given["model"])
-            self._restored.require_unchanged(given["model"])
+            self._restored.check_complete(given["model"])
+            self._restored.check_unchanged(given["model"])
         self._restored = None
         self._ended.before_step(given.get("model"))
 
@@ -188,7 +188,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                 are not the same.
         """
         if self._at_start is not None:
-            self._at_start.require_frozen(given["model"])
+            self._at_start.check_frozen(given["model"])
         if _is_whole_on_each(args):
             self._same.after_step(given["model"])
         self._callbacks.after_step()
@@ -220,7 +220,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         loss = self._loss.noted()
         if self._job.rank == 0:
             folder = Path(self.output_dir, f"checkpoint-{state.global_step}")
-            resumed.require_whole(folder, given.get("model"))
+            resumed.check_whole(folder, given.get("model"))
             mark = {"global_batch": self._batch, "ours": self._ours, "data": self._data}
             mark |= {"order": self._order, "loss": loss}
             mark |= noted(state, is_stopped=control.should_training_stop and not self._complete)
@@ -296,19 +296,19 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         fewest, most = self._job.nodes
         if fewest != most and self._cut != self._batch:
             raise RefusedError(OTHER_BATCHES.say(batch=self._batch, size=self._job.size))
-        require_arguments(args, is_fixed=fewest == most)
-        require_data(args, loader, self._batch, is_fixed=fewest == most)
+        check_arguments(args, is_fixed=fewest == most)
+        check_data(args, loader, self._batch, is_fixed=fewest == most)
         if fewest != most and self._job.rank == 0:
-            tell_of_filled_up(loader, self._batch)
+            warn_of_filled_up(loader, self._batch)
         if not args.restore_callback_states_from_checkpoint:
             raise RefusedError(NOT_IN_TRAINER.say())
         if getattr(args, "enable_jit_checkpoint", False):
             raise RefusedError(JIT_CHECKPOINT.say())
         if Path(args.output_dir).absolute() != Path(self.output_dir).absolute():
             raise RefusedError(OUTPUT_DIR.say(given=args.output_dir))
-        self._require_resumed(state)
+        self._check_resumed(state)
 
-    def _require_resumed(self, state: Any) -> None:
+    def _check_resumed(self, state: Any) -> None:
         if self.checkpoint is None:
             return
         if Path(self.checkpoint).name != f"checkpoint-{state.global_step}":

@@ -86,7 +86,7 @@ def trainers_of(base: type, callback: Any) -> list[Any]:
     ]
 
 
-def require_function_by_items(base: type, callback: Any) -> None:
+def check_function_by_items(base: type, callback: Any) -> None:
     """Refuse a `compute_loss_func` that does not use the items, of the Trainer that has this callback.
 
     Raises:
@@ -119,7 +119,7 @@ def watch_own_loss(base: type, callback: Any, *, is_cut: bool, is_shared: bool) 
             if around and is_cut and not names & PARTS:
                 _at_first_loss(trainer, functools.partial(_with_terms, trainer, own))
             elif names and not around:
-                _require_sum(own, names, is_cut=is_cut, is_shared=is_shared, trainer=trainer)
+                _check_sum(own, names, is_cut=is_cut, is_shared=is_shared, trainer=trainer)
 
 
 def _at_first_loss(trainer: Any, instead: Callable[..., Any]) -> None:
@@ -138,7 +138,7 @@ def _at_first_loss(trainer: Any, instead: Callable[..., Any]) -> None:
     trainer.compute_loss = first
 
 
-def _require_sum(own: Any, names: set[Any], *, is_cut: bool, is_shared: bool, trainer: Any) -> None:
+def _check_sum(own: Any, names: set[Any], *, is_cut: bool, is_shared: bool, trainer: Any) -> None:
     uses_items = bool(names & {ITEMS, *_rest(own)})
     if not (is_shared and not names & NODES if uses_items else is_cut):
         return
@@ -209,7 +209,7 @@ def _is_taken_for_sum(trainer: Any) -> bool:
     return bool(getattr(trainer, "model_accepts_loss_kwargs", False) if said is None else said)
 
 
-def require_smoothing_by_items(smoother: type, model: torch.nn.Module) -> None:
+def check_smoothing_by_items(smoother: type, model: torch.nn.Module) -> None:
     """Refuse label smoothing, which `smoother` computes, of versions of transformers in which it is a mean.
 
     Raises:

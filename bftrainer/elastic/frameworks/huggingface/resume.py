@@ -20,7 +20,7 @@ from bftrainer.elastic.checks.own_weights import LOOKED_AT
 from bftrainer.elastic.frameworks.huggingface.evaluation import make_even
 from bftrainer.elastic.frameworks.huggingface.loss_by_items import trainers_of
 from bftrainer.elastic.frameworks.huggingface.order import dataset_of
-from bftrainer.elastic.frameworks.model_check import Restored, require_names
+from bftrainer.elastic.frameworks.model_check import Restored, check_names
 from bftrainer.messages.huggingface import NOT_RESTORED
 
 FIRST = 8
@@ -34,11 +34,11 @@ def restored(checkpoint: str | None) -> Restored | None:
     return Restored(_tensors(files), NOT_RESTORED) if files else None
 
 
-def require_whole(checkpoint: Path, model: torch.nn.Module | None) -> None:
+def check_whole(checkpoint: Path, model: torch.nn.Module | None) -> None:
     """Refuse a checkpoint that has just been written with other names for some of the model's weights.
 
     Raises:
-        RefusedError: see `require_names`.
+        RefusedError: see `check_names`.
     """
     files = sorted(checkpoint.glob("model*.safetensors"))
     names: set[str] = set()
@@ -46,7 +46,7 @@ def require_whole(checkpoint: Path, model: torch.nn.Module | None) -> None:
         with safe_open(file, framework="pt") as found:
             names |= set(found.keys())
     if files and model is not None:
-        require_names(names, model)
+        check_names(names, model)
 
 
 def take_over(callback: Any) -> None:

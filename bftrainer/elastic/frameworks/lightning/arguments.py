@@ -75,7 +75,7 @@ LIBRARIES = (
 """Hooks of classes of these are their own affair."""
 
 
-def require_set_up(trainer: Any, module: Any) -> None:
+def check_set_up(trainer: Any, module: Any) -> None:
     """Refuse callbacks that train before the training, and weights that Lightning converts to a wider type
     after they have come from a checkpoint.
 
@@ -86,10 +86,10 @@ def require_set_up(trainer: Any, module: Any) -> None:
     if finders:
         raise RefusedError(FINDER.say(finder=type(finders[0]).__name__))
     if str(getattr(trainer, "precision", "")) == "64-true":
-        _require_made_wide(module)
+        _check_made_wide(module)
 
 
-def require_data(data: Any, options: Mapping[str, Any]) -> None:
+def check_data(data: Any, options: Mapping[str, Any]) -> None:
     """Refuse data without a length, and a loader's options that say which samples a batch has.
 
     Raises:
@@ -101,7 +101,7 @@ def require_data(data: Any, options: Mapping[str, Any]) -> None:
         raise RefusedError(NO_LENGTH.say(data=type(data).__name__))
 
 
-def require_steps(steps: int, samples: int, batch: int) -> None:
+def check_steps(steps: int, samples: int, batch: int) -> None:
     """Refuse data that is not enough for two steps.
 
     Raises:
@@ -111,7 +111,7 @@ def require_steps(steps: int, samples: int, batch: int) -> None:
         raise RefusedError(TOO_FEW_STEPS.say(samples=samples, batch=batch))
 
 
-def require_arguments(trainer: Any, arguments: Mapping[str, Any], *, accumulates: bool) -> None:
+def check_arguments(trainer: Any, arguments: Mapping[str, Any], *, accumulates: bool) -> None:
     """Refuse a Trainer without the callback's arguments, or with others that count what nodes change.
 
     `accumulates`: whether on some number of nodes a step has several micro-batches.
@@ -122,13 +122,13 @@ def require_arguments(trainer: Any, arguments: Mapping[str, Any], *, accumulates
     wrong = [name for name, value in arguments.items() if _told(trainer, name) not in (value, None)]
     if wrong:
         raise RefusedError(ARGUMENTS.say(names=", ".join(wrong)))
-    _require_whole_epochs(trainer)
+    _check_whole_epochs(trainer)
     interval = getattr(trainer, "val_check_interval", 1.0)
     if accumulates and isinstance(interval, int):
         raise RefusedError(VALIDATION_COUNTS.say(interval=interval))
 
 
-def require_schedulers(trainer: Any, *, accumulates: bool) -> None:
+def check_schedulers(trainer: Any, *, accumulates: bool) -> None:
     """Refuse schedulers that are stepped after a number of micro-batches, where nodes change what a step has.
 
     Raises:
@@ -140,7 +140,7 @@ def require_schedulers(trainer: Any, *, accumulates: bool) -> None:
         raise RefusedError(FREQUENCY_COUNTS.say(frequency=frequencies[0]))
 
 
-def require_one_loss(trainer: Any, module: Any, *, is_shared: bool) -> None:
+def check_one_loss(trainer: Any, module: Any, *, is_shared: bool) -> None:
     """Refuse an optimiser that computes the loss of a step several times, where no loss is that of the whole
     step: Lightning repeats this rank's last micro-batch alone.
 
@@ -154,28 +154,28 @@ def require_one_loss(trainer: Any, module: Any, *, is_shared: bool) -> None:
             raise RefusedError(CLOSURE.say(optimizer=type(optimizer).__name__))
 
 
-def _require_made_wide(module: Any) -> None:
+def _check_made_wide(module: Any) -> None:
     for name, value in module.named_parameters():
         if value.dtype == torch.float32:
             raise RefusedError(MADE_NARROW.say(name=name))
 
 
-def tell_of_callbacks(
+def warn_of_callbacks(
     trainer: Any, module: Any, resumed: tuple[int, int] | None, is_own: Callable[[Path], bool]
 ) -> None:
     """Tell of a callback of Lightning that is not known to go on after a change of nodes, of hooks that are
     not called when an epoch goes on after the steps `resumed` says, and of files outside of the folders
     that are the trainer's own.
     """
-    _tell_of_hooks(trainer, module, resumed)
-    _tell_of_files(trainer, is_own)
+    _warn_of_hooks(trainer, module, resumed)
+    _warn_of_files(trainer, is_own)
     for each in trainer.callbacks:
         kind = type(each)
         if kind.__module__.partition(".")[0] == "lightning" and kind.__name__ not in FOLLOW:
             note_warning(STRANGE_CALLBACK.say(callback=kind.__name__))
 
 
-def tell_of_parts(trainer: Any, module: Any, *, accumulates: bool) -> None:
+def warn_of_parts(trainer: Any, module: Any, *, accumulates: bool) -> None:
     """Tell of a hook that sees gradients of a part of the step, of this rank's samples alone."""
     if not accumulates:
         return
@@ -186,7 +186,7 @@ def tell_of_parts(trainer: Any, module: Any, *, accumulates: bool) -> None:
         note_warning(AFTER_BACKWARD.say(names=", ".join(names)))
 
 
-def tell_of_figures(trainer: Any, resumed: tuple[int, int] | None) -> None:
+def warn_of_figures(trainer: Any, resumed: tuple[int, int] | None) -> None:
     """Tell, at an epoch's end, of its figures that have a part of it only. `resumed`: where the run went on,
     as the epoch and the steps of it that were taken."""
     names = epoch_figures.lost(trainer)
@@ -195,7 +195,7 @@ def tell_of_figures(trainer: Any, resumed: tuple[int, int] | None) -> None:
         note_warning(PART_OF_EPOCH.say(names=", ".join(names), epoch=epoch, step=step))
 
 
-def tell_of_counts(names: Collection[str]) -> None:
+def warn_of_counts(names: Collection[str]) -> None:
     """Tell, once each, of metrics that count by hand, see `epoch_figures.by_hand`."""
     for name in names:
         if name not in _counts_told:
@@ -217,7 +217,7 @@ def is_scripts_own(defined: Any) -> bool:
     return defined.__module__.partition(".")[0] not in LIBRARIES
 
 
-def _tell_of_hooks(trainer: Any, module: Any, resumed: tuple[int, int] | None) -> None:
+def _warn_of_hooks(trainer: Any, module: Any, resumed: tuple[int, int] | None) -> None:
     """Tell of what a script does when an epoch begins, where a run goes on within one: Lightning does not
     call it then; and of what it does at every start. `resumed`: the epoch, and the steps of it that are
     taken."""
@@ -233,7 +233,7 @@ def _tell_of_hooks(trainer: Any, module: Any, resumed: tuple[int, int] | None) -
             )
 
 
-def tell_of_lengths(trainer: Any, steps: int | None) -> None:
+def warn_of_lengths(trainer: Any, steps: int | None) -> None:
     """Tell of a scheduler that is made for more or fewer steps than the whole training has, such as by the
     length of a loader, which counts this node's micro-batches."""
     for each in getattr(trainer, "lr_scheduler_configs", ()):
@@ -244,14 +244,14 @@ def tell_of_lengths(trainer: Any, steps: int | None) -> None:
             )
 
 
-def tell_of_validations(trainer: Any, steps: int, *, accumulates: bool) -> None:
+def warn_of_validations(trainer: Any, steps: int, *, accumulates: bool) -> None:
     """Tell of validations within an epoch of `steps` whose step depends on the number of nodes."""
     part = getattr(trainer, "val_check_interval", 1.0)
     if accumulates and isinstance(part, float) and not (steps * part).is_integer():
         note_warning(VALIDATION_PART.say(part=part, steps=steps, whole=math.floor(steps * part)))
 
 
-def require_averaged(model: Any, module: torch.nn.Module) -> None:
+def check_averaged(model: Any, module: torch.nn.Module) -> None:
     """Refuse a step whose gradients DistributedDataParallel has not averaged, as it was not told of unused
     parameters. It would say so in the next step only, when this one may be saved.
 
@@ -267,7 +267,7 @@ def require_averaged(model: Any, module: torch.nn.Module) -> None:
         raise RefusedError(UNUSED.say(count=len(unused) or "some", names=", ".join(unused[:3]))) from error
 
 
-def _tell_of_files(trainer: Any, is_own: Callable[[Path], bool]) -> None:
+def _warn_of_files(trainer: Any, is_own: Callable[[Path], bool]) -> None:
     """Tell of a ModelCheckpoint whose folder is another after every start; and, outside of the trainer's own
     folders, where files stay, of one whose last.ckpt may be an old one after a loss of nodes."""
     for each in getattr(trainer, "checkpoint_callbacks", ()):
@@ -281,7 +281,7 @@ def _tell_of_files(trainer: Any, is_own: Callable[[Path], bool]) -> None:
             note_warning(SAVE_LAST.say())
 
 
-def require_resumed(trainer: Any, checkpoint: str | None) -> None:
+def check_resumed(trainer: Any, checkpoint: str | None) -> None:
     """Refuse a Trainer that does not go on from the newest checkpoint, if there is one.
 
     Raises:
@@ -291,7 +291,7 @@ def require_resumed(trainer: Any, checkpoint: str | None) -> None:
         raise RefusedError(RESUME.say(checkpoint=checkpoint))
 
 
-def require_goes_on(trainer: Any, epoch: int, step: int) -> None:
+def check_goes_on(trainer: Any, epoch: int, step: int) -> None:
     """Refuse to go on after `epoch` whole epochs with a number of steps: Lightning would skip an epoch.
 
     Raises:
@@ -301,7 +301,7 @@ def require_goes_on(trainer: Any, epoch: int, step: int) -> None:
         raise RefusedError(SKIPS_EPOCH.say(epochs=epoch))
 
 
-def _require_whole_epochs(trainer: Any) -> None:
+def _check_whole_epochs(trainer: Any) -> None:
     """Refuse what Lightning does not go on with within an epoch."""
     if getattr(trainer, "limit_train_batches", 1.0) != 1.0 or getattr(trainer, "overfit_batches", 0.0):
         raise RefusedError(LIMITED.say())

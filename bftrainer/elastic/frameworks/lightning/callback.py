@@ -21,12 +21,12 @@ from torch.utils.data import DataLoader
 
 from bftrainer.elastic.attach import step_files
 from bftrainer.elastic.attach.checkpoints import begin_training
-from bftrainer.elastic.attach.collectives import require_same_start
+from bftrainer.elastic.attach.collectives import check_same_start
 from bftrainer.elastic.attach.job import attach
 from bftrainer.elastic.frameworks.batch_norm import watch_batch_norm
-from bftrainer.elastic.frameworks.data_check import tell_of_other_data
+from bftrainer.elastic.frameworks.data_check import warn_of_other_data
 from bftrainer.elastic.frameworks.even_batches import EvenBatches
-from bftrainer.elastic.frameworks.fixed_batch import at_once, cut, require_even
+from bftrainer.elastic.frameworks.fixed_batch import at_once, check_even, cut
 from bftrainer.elastic.frameworks.lightning import epoch_figures
 from bftrainer.elastic.frameworks.lightning.counts import (
     figures,
@@ -77,23 +77,23 @@ try:
     from lightning.pytorch import Callback
 
     from bftrainer.elastic.frameworks.lightning.arguments import (
-        require_arguments,
-        require_averaged,
-        require_data,
-        require_goes_on,
-        require_one_loss,
-        require_resumed,
-        require_schedulers,
-        require_set_up,
-        require_steps,
+        check_arguments,
+        check_averaged,
+        check_data,
+        check_goes_on,
+        check_one_loss,
+        check_resumed,
+        check_schedulers,
+        check_set_up,
+        check_steps,
         resume_windows,
         take_averages,
-        tell_of_callbacks,
-        tell_of_counts,
-        tell_of_figures,
-        tell_of_lengths,
-        tell_of_parts,
-        tell_of_validations,
+        warn_of_callbacks,
+        warn_of_counts,
+        warn_of_figures,
+        warn_of_lengths,
+        warn_of_parts,
+        warn_of_validations,
     )
 except ImportError as error:
     raise ImportError(
@@ -121,12 +121,12 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
     def __init__(self, batch: int, *, at_most: int | None = None, folder: str | Path = "checkpoints") -> None:
         self._job = attach(folder)
-        require_even(batch, self._job.sizes)
+        check_even(batch, self._job.sizes)
         self._batch, self._cut = batch, cut(batch, self._job.size, at_most)
         self._at_once = at_once(batch, self._job.sizes, at_most)
         self._accumulates = at_most is not None and batch > at_most  # on some number of nodes
         self._folder = Path(self._job.checkpoint_dir or folder)
-        step_files.require_no_strangers(self._folder)
+        step_files.check_no_strangers(self._folder)
         if self._job.rank == 0:
             step_files.tidy(self._folder)
         found = step_files.whole(self._folder)
@@ -150,11 +150,11 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             RefusedError: the data has not enough samples for two steps.
             RefusedError: it has no length, or options say which samples a batch has.
         """
-        require_data(data, options)
+        check_data(data, options)
         self._batches = EvenBatches(
             len(data), self._batch, self._cut, self._job.rank, shuffle=shuffle, seed=seed
         )
-        require_steps(self._batches.steps, len(data), self._batch)
+        check_steps(self._batches.steps, len(data), self._batch)
         if self._resumed is not None:  # a data module's, which Lightning asks for after the checkpoint
             self._batches.go_on(*self._resumed)
         return _Loader(data, batch_sampler=self._batches, **options)
@@ -177,11 +177,11 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         Raises:
             RefusedError: what.
         """
-        require_set_up(trainer, pl_module)
+        check_set_up(trainer, pl_module)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Note what its counts of batches mean."""
-        tell_of_counts(epoch_figures.by_hand(trainer, pl_module, alone=tuple(self._job.sizes) == (1,)))
+        warn_of_counts(epoch_figures.by_hand(trainer, pl_module, alone=tuple(self._job.sizes) == (1,)))
         plain_numbers(checkpoint)
         counts: dict[str, Any] = {"batch": self._batch, "micro_batches": self._cut.micro_batches}
         counts |= {"files": self._files.noted(trainer), "data": self._data}
@@ -206,7 +206,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._figures, self._logged, self._data = (before.get(k, {}) for k in ("figures", "metrics", "data"))
         self._files.resume(before.get("files"))
         self._resumed = recount(checkpoint, before["micro_batches"], self._cut.micro_batches)
-        require_goes_on(trainer, *self._resumed)
+        check_goes_on(trainer, *self._resumed)
         if self._batches is not None:  # before the first iterator, whose workers fetch ahead
             self._batches.go_on(*self._resumed)
 
@@ -216,10 +216,10 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         Raises:
             RefusedError: what, and what to do instead.
         """
-        require_arguments(trainer, self.arguments(), accumulates=self._accumulates)
-        require_resumed(trainer, self.checkpoint)
-        self._job.require_ranks(Lightning=trainer.world_size)
-        require_same_start(at := step_files.step_of(self.checkpoint))
+        check_arguments(trainer, self.arguments(), accumulates=self._accumulates)
+        check_resumed(trainer, self.checkpoint)
+        self._job.check_ranks(Lightning=trainer.world_size)
+        check_same_start(at := step_files.step_of(self.checkpoint))
         begin_training(self._job)
         self._files.begin(trainer)
         if at:
@@ -240,13 +240,13 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         if self._batches is None or not isinstance(trainer.train_dataloader, _Loader):
             raise RefusedError(OWN_LOADER.say())
         go_on_with(trainer, self._logged)
-        require_schedulers(trainer, accumulates=self._accumulates)
-        require_one_loss(trainer, pl_module, is_shared=self._accumulates or self._job.sizes[-1] > 1)
-        self._data = tell_of_other_data(trainer.train_dataloader.dataset, self._data)
-        tell_of_callbacks(trainer, pl_module, self._resumed, self._files.is_own)
-        tell_of_parts(trainer, pl_module, accumulates=self._accumulates)
-        tell_of_lengths(trainer, whole_training(trainer, pl_module, self._batches.steps))
-        tell_of_validations(trainer, self._batches.steps, accumulates=self._accumulates)
+        check_schedulers(trainer, accumulates=self._accumulates)
+        check_one_loss(trainer, pl_module, is_shared=self._accumulates or self._job.sizes[-1] > 1)
+        self._data = warn_of_other_data(trainer.train_dataloader.dataset, self._data)
+        warn_of_callbacks(trainer, pl_module, self._resumed, self._files.is_own)
+        warn_of_parts(trainer, pl_module, accumulates=self._accumulates)
+        warn_of_lengths(trainer, whole_training(trainer, pl_module, self._batches.steps))
+        warn_of_validations(trainer, self._batches.steps, accumulates=self._accumulates)
         watch_batch_norm(pl_module, self._at_once)
         self._at_start = AsAtStart(pl_module)
         self._callbacks.begin(trainer.callbacks, trainer, pl_module)
@@ -260,12 +260,12 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Tell of the epoch's figures that have a part of it only."""
-        tell_of_figures(trainer, self._resumed if self._job.rank == 0 else None)
+        warn_of_figures(trainer, self._resumed if self._job.rank == 0 else None)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Refuse weights that were changed after they had been restored, by a `RefusedError`."""
         if self._restored is not None:  # the first batch of a process that goes on
-            self._restored.require_unchanged(pl_module)
+            self._restored.check_unchanged(pl_module)
             resume_windows(trainer)
         self._restored = None
 
@@ -283,9 +283,9 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             RefusedError: layers were frozen or unfrozen, gradients not averaged, or the ranks' weights
                 differ.
         """
-        require_averaged(trainer.strategy.model, pl_module)
+        check_averaged(trainer.strategy.model, pl_module)
         if self._at_start is not None and pl_module.automatic_optimization:
-            self._at_start.require_frozen(pl_module)
+            self._at_start.check_frozen(pl_module)
         trainer.fit_loop._restarting = False  # else it steps no scheduler at the end of an epoch that goes on
         if self._figures:
             self._figures = epoch_figures.add(trainer, self._figures, self._job.size)
