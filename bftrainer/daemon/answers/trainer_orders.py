@@ -37,7 +37,7 @@ class TrainerOrders:
         if not found.status.final:
             self.telemetry.ordered("cancel", caller.user, trainer=found.id, name=found.name)
             self.orders.cancel(found.id)
-        return self.known.view(found, self.known.moment([found]))
+        return self._row(found)
 
     async def prioritise(self, caller: Caller, trainer: str, to: float) -> TrainerView:
         """Give a trainer another priority. Raises as `cancel`, and if the caller may not, or it has ended."""
@@ -48,7 +48,12 @@ class TrainerOrders:
             raise BftrainerError(OVER.say(what=found.name, how=found.status.value, option=option, gain=gain))
         self.telemetry.ordered("priority", caller.user, trainer=found.id, name=found.name, to=to)
         self.orders.prioritise(found.id, to)
-        return {**self.known.view(found, self.known.moment([found])), "priority": to}
+        return {**self._row(found), "priority": to}
+
+    def _row(self, found: TrainerSummary) -> TrainerView:
+        """Return a trainer's row without when it will end or why it waits: for these, all others that wait
+        are looked at, which takes long in the event loop, and an order changes both."""
+        return self.known.view_now(found, self.known.moment([found]), with_why=False)
 
     async def _found(self, caller: Caller, trainer: str) -> TrainerSummary:
         """The store is asked only where memory alone does not tell which trainer is meant."""

@@ -19,7 +19,7 @@ from bftrainer.api.listing import LEFT_OUT, NEXT, WAITING_LEFT_OUT
 from bftrainer.api.routes import users_application
 from bftrainer.api.transport.admission import BusyError
 from bftrainer.daemon import lanes
-from bftrainer.daemon.answers.outlooks import NO_END
+from bftrainer.daemon.answers.outlooks import NO_END, Outlooks
 from bftrainer.daemon.answers.views.trainers import LISTED_METRICS
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.engine.queueing.waiting import Shortage
@@ -108,6 +108,15 @@ def test_the_status_asks_only_those_that_run_how_long_they_take(
         Shortage, "of", lambda _: pytest.fail("why others wait takes long, on the event loop")
     )
     assert len(daemon.service.status(ADMIN)["running"]) == 1
+
+
+def test_who_gives_an_order_has_nothing_estimated_in_the_event_loop(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind, what in ((Shortage, "of"), (Outlooks, "of")):
+        monkeypatch.setattr(kind, what, lambda *_, **__: pytest.fail("that looks at all that wait"))
+    assert asyncio.run(daemon.service.prioritise(ANN, "t4", 0.5))["priority"] == 0.5
+    assert asyncio.run(daemon.service.cancel(ANN, "t4"))["id"] == 4
 
 
 def test_what_needs_the_store_says_that_it_does_not_answer(daemon: Daemon) -> None:
