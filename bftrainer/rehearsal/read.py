@@ -24,9 +24,14 @@ class ProcessEvents:
     final: Mapping[str, Array] = field(default_factory=dict)
 
     def number(self) -> None:
-        """Give each step its place in the training (`at`), as far as the script or the library tells it."""
+        """Give each step its place in the training (`at`), as far as the script or the library tells it.
+        Another optimizer than the first may step more seldom: its steps belong to those of the first."""
         offset, since = 0, list[Event]()  # steps since the script has told of its place
+        turn = 0  # steps of the first optimizer in this process
         for event in self.events:
+            if event["event"] == "step":
+                turn = event["n"] if event["opt"] == 0 else turn
+                event["n"] = turn
             if event["event"] == "said" and event["kind"] == "moved":
                 if own := [each for each in since if each["opt"] == 0]:
                     offset = event["step"] - own[-1]["n"]

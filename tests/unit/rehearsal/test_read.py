@@ -45,6 +45,27 @@ def test_so_do_those_of_several_optimizers_and_of_a_script_that_reports_now_and_
     assert sorted(record.steps) == [(opt, 20 + n) for opt in (0, 1) for n in range(1, 5)]
 
 
+def test_an_optimizer_that_steps_more_seldom_is_found_again_in_a_process_that_goes_on() -> None:
+    """As a generator that steps after every second step of its critic: its steps before the restart are no
+    step of the process that goes on, which tells of the critic's only."""
+
+    def process(begin: int, end: int) -> ProcessEvents:
+        events, seldom = list[Any](), 0
+        for at in range(begin + 1, end + 1):
+            events.append(step(at - begin, hyper={"lr": float(at)}))
+            if at % 2:
+                seldom += 1
+                events.append(step(seldom, opt=1, hyper={"lr": float(at)}))
+            events.append(said("moved", step=at, metrics={}))
+        return ProcessEvents(events=events)
+
+    alone, resumed = recorded("a", 1, [process(0, 9)]), recorded("b", 1, [process(0, 5), process(5, 9)])
+    assert [at for opt, at in sorted(alone.steps) if opt] == [1, 3, 5, 7, 9]
+    assert {key: facts.settings for key, facts in resumed.steps.items()} == {
+        key: facts.settings for key, facts in alone.steps.items()
+    }
+
+
 def test_a_script_that_tells_nothing_goes_on_after_the_step_whose_weights_it_has_loaded() -> None:
     """As a script for torchrun that saves after each epoch, here of two steps; or from nothing."""
 
