@@ -14,10 +14,9 @@ from operator import add
 from bftrainer.search.plan import at_once as held
 from bftrainer.search.plan import planner
 from bftrainer.search.plan.baselines import StagePlan, rounded, worth
-from bftrainer.search.plan.methods.exact import TOLERANCE
 from bftrainer.search.plan.model.experiment import MOST_STAGES, Experiment, joined
 from bftrainer.search.plan.model.profile import ExperimentProfile, Per
-from bftrainer.search.plan.model.simulate import PlanEstimate, Simulator
+from bftrainer.search.plan.model.simulate import TOLERANCE, PlanEstimate, Simulator
 from bftrainer.search.plan.planner import Costs, DeadlineAnswer
 from bftrainer.search.plan.pools.execution import side_by_side
 from bftrainer.search.plan.soonest import Later, Order, Ways

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from bftrainer.search.plan.baselines import StagePlan, cheapest, fixed_sizes, fixed_trials, worth
-from bftrainer.search.plan.methods.exact import TOLERANCE, Exact, exact, fastest
+from bftrainer.search.plan.methods.exact import Exact, exact, fastest
 from bftrainer.search.plan.methods.greedy import greedy, repaired
-from bftrainer.search.plan.model.simulate import PlanEstimate, Simulator
+from bftrainer.search.plan.model.simulate import TOLERANCE, PlanEstimate, Simulator
 from bftrainer.search.plan.model.table import Table, tabulate
 
 FRESH = 1000
@@ -98,7 +98,7 @@ def plan(simulator: Simulator, deadline_s: float, chance: float | None = None) -
     if not judge.on_time(proof.plan):
         earlier = _in_time if chance is None else _often_enough
         proof, until = earlier(simulator, table, judge, proof)
-    static = judge.cheapest(costs.fixed)
+    static, until = judge.cheapest(costs.fixed), until * (1 + TOLERANCE)
     others = {
         "exact": judge.cheapest([proof.plan]),
         "greedy": judge.cheapest([greedy(simulator, until, static)]),

@@ -8,8 +8,8 @@ from enum import StrEnum
 from operator import add
 
 from bftrainer.search.plan.baselines import StagePlan, cheapest, rounded
-from bftrainer.search.plan.methods.exact import TOLERANCE
 from bftrainer.search.plan.model.experiment import MOST_STAGES, ExperimentError
+from bftrainer.search.plan.model.simulate import TOLERANCE
 from bftrainer.search.plan.planner import Costs
 from bftrainer.search.plan.split import shared_out
 

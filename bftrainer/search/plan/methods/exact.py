@@ -23,14 +23,13 @@ from bftrainer.search.plan.baselines import StagePlan, worth
 from bftrainer.search.plan.methods.labels import Index, Labels, Mask, advance, begin, undominated
 from bftrainer.search.plan.methods.relaxed import Relaxed, bracket, relax
 from bftrainer.search.plan.model.profile import Floats
-from bftrainer.search.plan.model.simulate import Simulator
+from bftrainer.search.plan.model.simulate import TOLERANCE, Simulator
 from bftrainer.search.plan.model.table import Table
 
 MOST_LABELS = 200_000
 """So many labels are kept of a stage; if there are more, the plan is not proven."""
 MOST_PRICED = 3000
 """So many plans are priced draw by draw; if more could be the cheapest, the plan is not proven."""
-TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)

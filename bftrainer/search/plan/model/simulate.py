@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bftrainer.search.plan.model.dag import DagTask, Layer, duration, growth, listed
 from bftrainer.search.plan.model.experiment import Experiment
@@ -20,6 +21,10 @@ from bftrainer.search.plan.model.step import PlanStep
 
 SAMPLES = 64
 """Draws, unless a caller wants more."""
+TOLERANCE = 1e-9
+"""Sums that differ by this share are equal: their last digits depend on the order of adding up."""
+MOMENT_S = 1e-6
+"""Times that differ by less are equal: years of a log leave no more digits of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,12 @@ class PlanEstimate:
 
     def chance(self, deadline_s: float) -> float:
         """The share of draws in which all is done by then."""
-        return float((self.seconds.sum(axis=0) <= deadline_s).mean())
+        return float(in_time(self.seconds.sum(axis=0), deadline_s).mean())
+
+
+def in_time(seconds: Floats, deadline_s: float) -> NDArray[np.bool_]:
+    """Which of these are done by the deadline; what ends exactly then is."""
+    return seconds <= deadline_s * (1 + TOLERANCE) + MOMENT_S
 
 
 @dataclass(slots=True)

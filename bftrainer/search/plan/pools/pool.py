@@ -14,7 +14,7 @@ import numpy as np
 
 from bftrainer.messages.files.plans import LOG_BELOW_DEADLINE
 from bftrainer.search.plan.model.profile import Floats
-from bftrainer.search.plan.model.simulate import Simulator
+from bftrainer.search.plan.model.simulate import Simulator, in_time
 from bftrainer.search.plan.pools.execution import BracketRun, Execution, Supply
 from bftrainer.traces.characteristics import course
 from bftrainer.traces.intervals import LogError
@@ -48,7 +48,7 @@ class Forecast:
 
     def chance(self, deadline_s: float) -> float:
         """The share of moments from which all is done by the deadline."""
-        return float((self.seconds <= deadline_s).mean())
+        return float(in_time(self.seconds, deadline_s).mean())
 
     def interval(self, deadline_s: float) -> tuple[float, float]:
         """A 95 % confidence interval for that chance: Wilson's, if only moments `apart` are independent."""

@@ -295,3 +295,11 @@ def test_trials_that_take_no_time_are_over_at_once() -> None:
     assert (simulator.factors(0) == 0).any()
     plans = at_once(simulator, side_by_side([1]), [2])
     assert np.isfinite(plans[0].estimate.seconds).all()
+
+
+def test_what_ends_exactly_at_the_deadline_is_in_time() -> None:
+    log = log_of([Interval(0.0, math.inf, f"n{n}") for n in range(3)], 200 * HOUR)
+    profile = ExperimentProfile(curve=((1, 3.0),), nodes=3, most=1)
+    stages = (Stage(5, 100), Stage(2, 7), Stage(1, 1))  # 200, 7 and 1 of its steps one after the other
+    pool = Pool(Simulator(Experiment("x", stages), profile, samples=1), log, 208 / 3)
+    assert pool.forecast().chance(208 / 3) == 1.0

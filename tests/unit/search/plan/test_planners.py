@@ -612,3 +612,11 @@ def test_a_chance_is_that_of_all_brackets_beside_each_other() -> None:
 @pytest.mark.parametrize(("trials", "workers", "nodes"), [(5, 2, 3), (3, 3, 3), (1, 4, 1), (2, 6, 4)])
 def test_the_workers_of_a_trial_stand_together(trials: int, workers: int, nodes: int) -> None:
     assert nodes_needed(trials, workers, node_workers=4) == nodes
+
+
+@pytest.mark.parametrize("chance", [None, 0.95])
+def test_what_ends_exactly_at_the_deadline_is_on_time(chance: float | None) -> None:
+    profile = ExperimentProfile(curve=((1, 10.0),), nodes=1, start=Latency(0.1))
+    found = plan(Simulator(Experiment("x", (Stage(1, 2),)), profile), 0.3, chance)  # 0.1 + 0.2 > 0.3
+    assert found.chosen is not None and found.fresh(found.chosen).chance(0.3) == 1.0
+    assert all(found.others.values())
