@@ -9,10 +9,12 @@ import logging
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +30,8 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 MAX_PASSES = 20
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
+LINKS_S = 60.0
+"""A linker has written a library by then."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -103,6 +107,27 @@ def compiled_folder() -> str:
         except OSError as error:
             log.warning("what PyTorch compiles is not kept in %s: %s", folder, error)
     return tempfile.mkdtemp(prefix="bftrainer-compiled-")
+
+
+def remove_torn(folder: Path) -> None:
+    """Remove the libraries in PyTorch's cache that a killed worker has written in part: PyTorch takes a file
+    that is there for whole, and the script would fail at each later start. One written within the last
+    `LINKS_S` may not be done yet."""
+    for path in folder.glob("*/*.so"):
+        with contextlib.suppress(OSError):  # another worker has removed it
+            if time.time() - path.stat().st_mtime > LINKS_S and not _is_whole(path):
+                path.unlink()
+                log.warning("%s was written in part only, and is removed", path)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a library has all that its ELF header (64 bits, little-endian) says; others count as whole."""
+    with path.open("rb") as file:
+        head, size = file.read(64), os.fstat(file.fileno()).st_size
+    if len(head) < 64 or not head.startswith(b"\x7fELF"):
+        return False
+    (table,), (each, count) = struct.unpack_from("<Q", head, 40), struct.unpack_from("<HH", head, 58)
+    return head[4:6] != b"\x02\x01" or size >= table + each * count
 
 
 def close_to_tracers() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import _ctypes
 import asyncio
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 
 from bftrainer.agent.agent import Agent
 from bftrainer.agent.files.logs import FolderError, open_log
-from bftrainer.agent.process import COMPILED, Program, compiled_folder
+from bftrainer.agent.process import COMPILED, LINKS_S, Program, compiled_folder, remove_torn
 from bftrainer.agent.warm import WarmPool
 from bftrainer.agent.worker import WorkerProcess
 from bftrainer.files import held
@@ -229,3 +231,15 @@ def test_what_pytorch_compiles_lies_where_no_other_user_writes(
     assert folder.stat().st_uid == os.geteuid() and folder.stat().st_mode & 0o777 == 0o700
     chosen = Program(command=("a",), workdir=".", env={COMPILED: "mine"})
     assert chosen.environment()[COMPILED] == "mine"
+
+
+def test_a_library_that_a_killed_worker_has_linked_in_part_is_removed(tmp_path: Path) -> None:
+    whole = Path(_ctypes.__file__).read_bytes()
+    (tmp_path / "ab").mkdir()
+    for name, data in {"whole": whole, "half": whole[: len(whole) // 2], "empty": b"", "new": b""}.items():
+        (tmp_path / "ab" / f"{name}.so").write_bytes(data)
+        if name != "new":
+            os.utime(tmp_path / "ab" / f"{name}.so", (0, time.time() - LINKS_S - 1))
+    remove_torn(tmp_path)
+    remove_torn(tmp_path / "none")
+    assert {path.name for path in tmp_path.glob("*/*")} == {"whole.so", "new.so"}
