@@ -90,9 +90,9 @@ class Question:
         return self if self.chance is None else replace(self, chance=self.chance ** (1 / count))
 
     def simulator(self, experiment: Experiment, nodes: int) -> Simulator:
-        """That of one experiment on at most so many nodes, with the draws of all nodes."""
+        """That of one experiment on at most so many nodes, with the same draws."""
         profile = replace(self.profile, nodes=nodes)
-        return Simulator(experiment, profile, self.samples, self.seed, drawn=self.profile.nodes)
+        return Simulator(experiment, profile, self.samples, self.seed)
 
     def part(self, experiment: Experiment, nodes: int) -> Planned:
         """Plan one experiment on at most so many nodes."""

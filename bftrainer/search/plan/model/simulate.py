@@ -78,7 +78,6 @@ class Simulator:
     samples: int = SAMPLES
     seed: int = 0
     held: int = 0  # nodes that are there before the first stage
-    drawn: int = 0  # so many nodes have draws, if the profile has fewer: the same whatever bound it has
     _stages: dict[tuple[int, int, int], tuple[Floats, Floats]] = field(default_factory=dict)
     _means: dict[tuple[int, int, int], tuple[float, float]] = field(default_factory=dict)
     _drawn: dict[tuple[int, DagTask, int, Latency], Floats] = field(default_factory=dict)
@@ -87,7 +86,7 @@ class Simulator:
 
     def anew(self, samples: int) -> Simulator:
         """One with so many draws of its own, which are none of this one's."""
-        return Simulator(self.experiment, self.profile, samples, self.seed + 2**32, self.held, self.drawn)
+        return Simulator(self.experiment, self.profile, samples, self.seed + 2**32, self.held)
 
     def stage(self, index: int, step: PlanStep) -> tuple[Floats, Floats]:
         """A stage on nodes that are there, for each draw: its seconds, and what is billed per function."""
@@ -142,7 +141,7 @@ class Simulator:
     def init_longest(self, index: int) -> Floats:
         """The longest of the first 1, 2, ... initialisations before a stage: a column for each number."""
         if index not in self._inits:
-            layer = Layer(DagTask.INIT, max(1, self.drawn, self.profile.nodes))
+            layer = Layer(DagTask.INIT, max(1, self.profile.nodes))
             self._inits[index] = np.maximum.accumulate(self._draw(self.profile.init, index, layer), axis=1)
         return self._inits[index]
 
@@ -169,7 +168,11 @@ class Simulator:
         key = (index, layer.kind, part, latency)
         if key not in self._drawn:
             rng = np.random.default_rng([self.seed, index, list(DagTask).index(layer.kind), part])
-            self._drawn[key] = latency.of(rng.standard_normal((self.samples, layer.width)))
+            if layer.kind is DagTask.INIT:  # a node's draws are the same, however many may be had
+                normal = rng.standard_normal((layer.width, self.samples)).T
+            else:
+                normal = rng.standard_normal((self.samples, layer.width))
+            self._drawn[key] = latency.of(normal)
         return self._drawn[key]
 
 

@@ -620,3 +620,16 @@ def test_what_ends_exactly_at_the_deadline_is_on_time(chance: float | None) -> N
     found = plan(Simulator(Experiment("x", (Stage(1, 2),)), profile), 0.3, chance)  # 0.1 + 0.2 > 0.3
     assert found.chosen is not None and found.fresh(found.chosen).chance(0.3) == 1.0
     assert all(found.others.values())
+
+
+def test_more_nodes_never_make_the_optimum_dearer() -> None:
+    """A node takes as long to be ready, however many more may be had."""
+    own = ExperimentProfile(curve=((1, 100.0), (4, 300.0)), scale=Latency(5), init=Latency(20, 8))
+    stages = Stage(9, 3000), Stage(3, 20_000)
+    costs = []
+    for nodes in (3, 4, 5, 9, 14):
+        simulator = Simulator(Experiment("x", stages), replace(own, nodes=nodes))
+        found = exact(simulator, tabulate(simulator), 900.0)
+        assert found.plan is not None and found.proven
+        costs.append(found.plan.estimate.total)
+    assert costs == pytest.approx(np.minimum.accumulate(costs), rel=1e-9)
