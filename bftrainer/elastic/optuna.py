@@ -40,13 +40,13 @@ class Given(BaseSampler):
         self._params = params
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """None: every parameter is looked up when the script asks for it."""
+        """Empty: every parameter is looked up when the script asks for it."""
         return {}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """None, see above."""
+        """Empty, see above."""
         return {}
 
     def sample_independent(
@@ -80,19 +80,19 @@ class OneTrial:
         self._optimized = False
 
     def report(self, original: Callable[..., None], trial: Trial, value: float, step: int) -> None:
-        """In place of `Trial.report`."""
+        """Replaces `Trial.report`."""
         original(trial, value, step)
         self._step, self._value = step + 1, float(value)
         self._job.progress(step=self._step, samples=self._step, metrics={VALUE: self._value})
 
     def should_prune(self, trial: Trial) -> bool:
-        """In place of `Trial.should_prune`."""
+        """Replaces `Trial.should_prune`."""
         return self._job.stopping or self._job.complete(self._step)
 
     def optimize(
         self, original: Callable[..., None], study: Study, func: Any, *args: Any, **more: Any
     ) -> None:
-        """In place of `Study.optimize`: one trial.
+        """Replaces `Study.optimize`: one trial.
 
         Raises:
             SystemExit: the trial ends here; or it has no value, or there has been one already.
@@ -105,7 +105,7 @@ class OneTrial:
         original(study, func, n_trials=1, **kept)
         trial = study.get_trials(deepcopy=False)[before]
         if self._job.stopping and trial.state is not TrialState.COMPLETE:
-            self._job.saved(step=0, samples=0)  # the next run begins anew: the script has saved nothing
+            self._job.saved(step=0, samples=0)  # the next run starts over: the script has saved nothing
             sys.exit(0)
         if trial.value is None:
             sys.exit("the trial has no value: the objective returned and reported no number")

@@ -25,13 +25,13 @@ from bftrainer.performance.goodput import BatchLimits, GoodputError, SystemModel
 log = logging.getLogger(__name__)
 
 EVERY = 16
-"""The ranks exchange what was measured every so many steps: to read it they wait for their devices."""
+"""Steps between exchanges of the ranks' measurements: to read these they wait for their devices."""
 MOST_STEPS = 1000.0
-"""So many steps of a size count in the mean of its times."""
+"""Steps of a size that count in the mean of its times, at most."""
 PART_OF_TIME = 0.005
-"""What deciding may take of the time; it takes some 10 ms."""
+"""Largest share of the time for decisions; one takes some 10 ms."""
 CHANGED_RATE = 2.0
-"""The learning rate has changed much if it is so many times as large or small."""
+"""Factor by which a learning rate has changed much, up or down."""
 
 
 class Adapting:
@@ -102,7 +102,7 @@ class Adapting:
 
     @property
     def gain(self) -> float:
-        """What the step under way counts in steps with the initial batch."""
+        """Worth of the present step, in steps with the initial batch."""
         return self.live.gain
 
     def taken(self, position: Position) -> None:
@@ -118,7 +118,7 @@ class Adapting:
             self._batches.enter(position, self._peers.place, self._peers.size)
 
     def _decided(self) -> Agreed:
-        """What this rank says: what it has measured since the last time, and the batch that follows."""
+        """This rank's message: its measurements since the last time, and the batch that follows."""
         live, size = self.live, self._size()
         estimates, times = self.measured.read()
         noise = live.noise
@@ -143,7 +143,7 @@ class Adapting:
         return Agreed(noise=noise, phi=phi, batch=batch, at_once=at_once, size=size, timed=timed)
 
     def _choice(self, times: Mapping[TimedSize, Timed], phi: float, size: TimedSize) -> Choice | None:
-        """None: the times make no model, and the batch stays as it is."""
+        """Choose a batch; None: the times make no model, and the batch stays."""
         try:
             self._system = modelled(times, self._system)
             if self._system is None:
@@ -154,7 +154,7 @@ class Adapting:
             return None
 
     def _size(self) -> TimedSize:
-        """What a step is timed on now."""
+        """Size to which a step's time belongs now."""
         live, workers = self.live, self._peers.size
         share = -(-live.batch // workers)
         passes = -(-share // live.at_once)

@@ -12,11 +12,11 @@ from bftrainer.elastic.train.policy import Adaptive
 from bftrainer.performance.goodput import gain
 
 MOST_SIZES = 64
-"""So many sizes have times; of more, those are forgotten that were measured first."""
+"""Sizes with times, at most; the first measured are dropped."""
 
 
 class TimedSize(NamedTuple):
-    """On what an iteration was timed: a worker's batch, computed `accumulation` times before the last one."""
+    """Size of a timed iteration: a worker's batch, computed `accumulation` times before the last one."""
 
     nodes: int
     workers: int
@@ -35,7 +35,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreed:
-    """What the first rank has measured and decided, as it tells all others: a few numbers."""
+    """Measurements and decision of the first rank, sent to all others: a few numbers."""
 
     noise: NoiseAverage
     phi: float | None
@@ -69,7 +69,7 @@ class Agreed:
 
 
 NUMBERS = 14
-"""So many `Agreed.numbers` has."""
+"""Length of `Agreed.numbers`."""
 
 
 class LiveBatch:
@@ -97,11 +97,11 @@ class LiveBatch:
         return self.batch
 
     def factor(self, nodes: int) -> float:
-        """What the learning rate is multiplied by in the step under way."""
+        """Factor on the learning rate in the present step."""
         return self.policy.factor_of(self._present, self.gain)
 
     def begins(self, total: int) -> None:
-        """A step of so many samples begins, or will. An epoch's last may have fewer than the initial batch:
+        """A step of `total` samples begins, or will. An epoch's last may have fewer than the initial batch:
         as for any run, it is a step like others."""
         self._present = max(total, self.policy.initial)
 

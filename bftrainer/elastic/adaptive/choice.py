@@ -19,9 +19,9 @@ from bftrainer.performance.goodput import (
 from bftrainer.performance.goodput_fit import IterationTime, fit
 
 WORTH = 1.05
-"""The batch is changed for so many times the goodput; less may be an error of the model."""
+"""Factor of goodput that is worth a change of batch; less may be an error of the model."""
 GROWTH = 4
-"""A batch grows at most so many times at once: that the model has seen is a fourth of that."""
+"""Largest factor by which a batch grows at once: the model has seen a fourth of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def modelled(times: Mapping[TimedSize, Timed], before: SystemModel | None = None
 def chosen(
     system: SystemModel, limits: BatchLimits, phi: float, at: TimedSize, present: int, at_once: int
 ) -> Choice:
-    """The batch of highest goodput on so many workers, or the present one where no other is clearly better.
+    """The batch of highest goodput on `workers` workers, or the present one where no other is clearly better.
 
     Args:
         limits: of the batches that may be used at all.

@@ -9,7 +9,7 @@ import torch
 from bftrainer.elastic.state.leaves import as_real
 
 SQUARES = ("exp_avg_sq", "square_avg", "sum")
-"""What optimisers of Adam's, RMSprop's and Adagrad's kind call their averages of squared gradients."""
+"""Names of Adam's, RMSprop's and Adagrad's averages of squared gradients."""
 
 Gradients = list[tuple[torch.Tensor, torch.Tensor]]
 """Parameters and their gradients, dense ones."""
@@ -32,7 +32,7 @@ class Preconditioner:
         self._optimizer = optimizer
         self._steps: float | None = None
         self.is_known = False
-        """Whether the optimiser has stepped in this process."""
+        """True if the optimiser has stepped in this process."""
         self._factors: dict[int, torch.Tensor] | None = None
 
     def stepped(self) -> None:
@@ -54,8 +54,8 @@ class Preconditioner:
     def apply_to_both(
         self, before: Sequence[torch.Tensor], gradients: Sequence[tuple[torch.Tensor, torch.Tensor]]
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """As `apply`, of copies of these gradients from `before` and of themselves. The copies are changed,
-        and the factors are used up: new memory would take longer than all that is computed here."""
+        """Like `apply`, for copies of these gradients from `before` and for themselves. Changes the copies
+        and uses up the factors: new memory would take longer than all that is computed here."""
         factors, self._factors = self._factors or self._found(), None
         if not factors:
             return [as_real(old) for old in before], [as_real(g.detach()) for _, g in gradients]

@@ -44,7 +44,7 @@ class _Record:
     is_part: bool = False
 
     def estimate(self, numbers: list[float]) -> NoiseEstimate:
-        """What follows from the numbers, once they are here."""
+        """Computes the estimate from the numbers, once they are here."""
         one, other, scale_a, scale_b, *difference = numbers
         if not (scale_a and scale_b):  # a scaler that overflows at every step has made it 0
             return NoiseEstimate(math.nan, math.nan, 0.0)
@@ -77,7 +77,7 @@ class StepTimes:
 
 @dataclass(slots=True)
 class _Clock:
-    """When the step under way began, and the times of those before."""
+    """Begin of the present step, and times of those before."""
 
     begun: float | None = None
     computed: float | None = None
@@ -92,12 +92,12 @@ class _Clock:
         self.begun, self.computed = now, None
 
     def computes(self, passes: int) -> None:
-        """All gradients of the step are there, of so many micro-batches."""
+        """All gradients of the step are there, of `passes` micro-batches."""
         if self.begun is not None:
             self.computed = (time.perf_counter() - self.begun) / passes
 
     def read(self, *, knows_gradients: bool) -> StepTimes | None:
-        """What was measured since the last time; None: nothing."""
+        """Times measured since the last call; None if there are none."""
         found, each = self.iterations, self.gradients
         self.iterations, self.gradients = [], []
         if not found:
@@ -143,7 +143,7 @@ class StepMeasurer(StepObserver):
         self._records, self._kept, self._clock = [], None, _Clock()
 
     def read(self) -> tuple[list[NoiseEstimate], StepTimes | None]:
-        """What was measured since the last time."""
+        """Measurements since the last call."""
         records, self._records = self._records, []
         numbers: list[float] = torch.cat([r.numbers for r in records]).tolist() if records else []
         found, at = [], 0
@@ -155,7 +155,7 @@ class StepMeasurer(StepObserver):
 
     @property
     def _knows_gradients(self) -> bool:
-        """Whether the clock sees when a gradient is there: a device is asked for it only, and with exchange
+        """True if the clock sees when a gradient is there: only devices are asked for it, and with exchange
         during the backward pass both are over at once."""
         on_cpu = all(p.device.type == "cpu" for p in self._trained.parameters(self._name)[:1])
         return on_cpu and (self._size == 1 or not (self._averaging and self._averaging.overlaps))

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SMOOTHING = 0.99
-"""What an average keeps of its past over as many samples, of measured steps, as an initial batch has."""
+"""Part of its past that an average keeps over one initial batch of measured samples."""
 ENOUGH = 1 - SMOOTHING**10
 """The weight from which on an average is used: that of 10 initial batches that were measured."""
 LARGEST = 1e30
 """Above it nothing is a gradient's: training diverges. Single precision holds a little more."""
 FORGETTING = 0.1
-"""What the past counts once the learning rate has changed much: the noise changes with it."""
+"""Weight of the past once the learning rate has changed much: the noise changes with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +29,18 @@ class NoiseEstimate:
 
     @property
     def is_usable(self) -> bool:
-        """Whether both are numbers, unlike where a GradScaler skips a step, or training diverges."""
+        """True if both are numbers, unlike where a GradScaler skips a step, or training diverges."""
         return abs(self.sqr) <= LARGEST and abs(self.var) <= LARGEST
 
 
 def of_two(aa: float, bb: float, ab: float, n_a: float, n_b: float) -> NoiseEstimate:
-    """From two gradients a and b, the means over `n_a` and `n_b` other samples: of halves of a step, or of
-    consecutive steps. `aa`, `bb` and `ab` are their squared norms and their product."""
+    """Estimate from two gradients a and b, the means over `n_a` and `n_b` other samples: of halves of a step,
+    or of consecutive steps. `aa`, `bb` and `ab` are their squared norms and their product."""
     return NoiseEstimate(ab, (aa - 2 * ab + bb) / (1 / n_a + 1 / n_b), n_a + n_b)
 
 
 def of_replicas(small: float, big: float, ranks: int, total: float) -> NoiseEstimate:
-    """From the gradients of several ranks, two or more, which share `total` samples.
+    """Estimate from the gradients of several ranks, two or more, which share `total` samples.
 
     `small` is the mean of their squared norms, each weighed by its samples, and `big` that of the mean
     gradient. With such weights it does not matter that shares differ.
@@ -58,7 +58,7 @@ class NoiseAverage:
     weight: float = 0.0
 
     def taken(self, estimate: NoiseEstimate, initial: int) -> NoiseAverage:
-        """With one more estimate. What is not finite, as where a scaler skips a step, is left out."""
+        """Add one estimate. Values that are not finite, as where a scaler skips a step, are left out."""
         if not estimate.is_usable:
             return self
         keep = SMOOTHING ** (estimate.samples / initial)

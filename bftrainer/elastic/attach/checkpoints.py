@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class JobState:
-    """What a script saves and loads, in files as `state.checkpoint` has them. Imports torch when it is used.
+    """State that a script saves and loads, in files of `state.checkpoint`. Imports torch when it is used.
 
     `folder` None: there is nothing to load, and nothing is saved. `generation` orders the files: a process of
     an earlier run that is still writing does not take the place of a later one's. `trainer` is that of
@@ -38,11 +38,11 @@ class JobState:
 
     @property
     def error(self) -> str:
-        """Why the last checkpoint could not be written; empty if it could."""
+        """Reason why the last checkpoint could not be written; empty if it could."""
         return self._checkpoints.error if self._checkpoints is not None else ""
 
     def saved_now(self) -> None:
-        """Note that a checkpoint has just been written, or has failed: `age_s` begins anew."""
+        """Note that a checkpoint has just been written, or has failed: restarts `age_s`."""
         self._saved_at = time.monotonic()
 
     def save(self, state: Mapping[str, Any], *, step: int, samples: int, epoch: int) -> bool:
@@ -88,7 +88,7 @@ class JobState:
 
 
 def _shared_data(before: Mapping[str, str]) -> dict[str, str]:
-    """As `replicas.data`, which needs PyTorch: a job without a checkpoint does without."""
+    """Like `replicas.data`, which needs PyTorch: a job without a checkpoint does without."""
     from bftrainer.elastic.checks.replicas import data  # noqa: PLC0415
 
     return data(before)

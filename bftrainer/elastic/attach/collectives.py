@@ -16,7 +16,7 @@ GROUP = "torch.distributed"
 
 
 def highest(values: Sequence[int]) -> list[int]:
-    """Of each value the highest that any rank has given. All ranks have to call it, equally often.
+    """Element-wise maximum over ranks. All ranks must call it, equally often.
 
     The ranks are those of torch.distributed's default group; where there is none, this process is alone.
 
@@ -64,7 +64,7 @@ def _formed() -> Any:
 
 
 def _device() -> Any:
-    """Where tensors are exchanged: a group of NCCL alone exchanges nothing that is on the CPU."""
+    """Device on which tensors are exchanged: a group of NCCL alone exchanges none on the CPU."""
     import torch  # noqa: PLC0415  as in `highest`
     from torch import distributed as dist  # noqa: PLC0415
 
@@ -73,7 +73,7 @@ def _device() -> Any:
 
 
 def counted() -> dict[str, int]:
-    """How many ranks there are, by each who counts them in this process."""
+    """Number of ranks, by each library that counts them in this process."""
     dist = _formed()
     found = {GROUP: 1 if dist is None else int(dist.get_world_size())}
     accelerate = sys.modules.get("accelerate.state")
@@ -83,7 +83,7 @@ def counted() -> dict[str, int]:
 
 
 def apart(size: int, said: Mapping[str, int]) -> str:
-    """Why `size` processes do not train together, as one in `said` counts others; empty if all agree."""
+    """Reason why `size` processes do not train together: a count in `said` differs; empty if all agree."""
     wrong = {who: count for who, count in said.items() if count != size}
     if not wrong:
         return ""

@@ -78,7 +78,7 @@ class Ranks(Identity):
 
     @property
     def trainer(self) -> str:
-        """What tells this trainer, over all its starts, from others; empty if started by hand."""
+        """Identity of this trainer, over all its starts; empty if started by hand."""
         return self._orders.folder if self._orders is not None else ""
 
     @property
@@ -98,11 +98,11 @@ class Ranks(Identity):
 
     @property
     def checkpoint_every_s(self) -> float:
-        """How often to write a checkpoint, in seconds; infinite if started by hand."""
+        """Seconds between checkpoints; infinite if started by hand."""
         return self._orders.checkpoint_every_s if self._orders else float("inf")
 
     def complete(self, samples: int) -> bool:
-        """Whether `samples`, counted over all nodes, are all that the spec asks for."""
+        """True if `samples`, counted over all nodes, are all that the spec asks for."""
         return self.samples is not None and samples >= self.samples
 
 
@@ -144,12 +144,12 @@ class Job(Ranks):
 
     @property
     def stopping(self) -> bool:
-        """Whether SIGTERM has come to this process: rank 0 is to save, and all ranks to end, within
+        """True if SIGTERM has come to this process: rank 0 must save, and all ranks must end, within
         `stop_grace_s`. Not every rank need get the signal; `should_stop` says the same on all of them."""
         return self._stop.is_set()
 
     def should_stop(self, *, saves: bool = False) -> bool:
-        """Whether all ranks are to save and end now, as one of them has been told to stop.
+        """True if all ranks must save and end now, as one of them was told to stop.
 
         Call it on all ranks after the same step: they exchange three integers. The answer is the same on all.
         Horovod's own reset stops the others; there it is `stopping`. Where gradients of several batches
@@ -165,7 +165,7 @@ class Job(Ranks):
         return self._agreed_stop
 
     def should_save(self) -> bool:
-        """Whether a checkpoint is due, or all are to stop: the same on all ranks, as of the last
+        """True if a checkpoint is due, or all must stop: the same on all ranks, as of the last
         `should_stop`."""
         return self._agreed_save
 
@@ -416,7 +416,7 @@ def _world_size() -> int:
 
 
 def _nodes(ranks: int, each: int) -> int:
-    """On how many nodes so many ranks are, of which this one runs `each`: the daemon counts nodes."""
+    """Number of nodes with `ranks` ranks, `each` on this one: the daemon counts nodes."""
     even = -(-ranks // each)
     if ranks != _world_size():
         return even

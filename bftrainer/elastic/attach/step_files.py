@@ -28,7 +28,7 @@ def whole(folder: Path) -> list[Path]:
 
 
 def is_own(path: Path) -> bool:
-    """Whether a file has the name of one of these, whole or not."""
+    """True if a file has the name of one of these, whole or not."""
     return bool(_NAME.fullmatch(path.name)) or path.name.endswith(PARTIAL)
 
 
@@ -45,7 +45,7 @@ def tidy(folder: Path) -> None:
 
 
 def partial(folder: Path, step: int) -> Path:
-    """Where to write the checkpoint of a step."""
+    """Path to which the checkpoint of a step is written."""
     return folder / f"step-{step:012}{PARTIAL}"
 
 

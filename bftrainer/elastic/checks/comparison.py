@@ -21,10 +21,10 @@ from bftrainer.messages.state import REPLICAS_DIFFER, ROUNDING
 log = logging.getLogger(__name__)
 
 AFTER_CHANGE = (2, 10, 30)
-"""So many steps after other ranks began to share the samples, states are compared as well: what goes wrong
-on nodes that join shows soon, and they may have left again by the next time."""
+"""Steps after other ranks began to share the samples at which states are compared as well: faults of nodes
+that join show soon, and these may have left again by the next time."""
 MOST_OTHERS = 16
-"""So many optimisers outside of the run are looked at."""
+"""Optimisers outside of the run to check, at most."""
 OUTSIDE = " outside of the run"
 
 
@@ -64,7 +64,7 @@ class Comparison(StepObserver):
         self._told = False
 
     def enters(self, state: TrainingState) -> None:
-        """From now on, find optimisers that the run does not have, as they step."""
+        """Find, from now on, optimisers that the run does not have, as they step."""
         self._state = state
         own = {id(part) for part in state.parts.values()}
 
@@ -143,7 +143,7 @@ class Comparison(StepObserver):
 
 
 def difference(theirs: Sample, mine: Sample) -> Difference | None:
-    """In what a sample differs from another by more than rounding; None: in nothing."""
+    """Difference of two samples beyond rounding; None if there is none."""
     there = {name: values for name, values, _ in theirs.entries()}
     found: list[tuple[float, str, float, float]] = []
     for name, here, allowed in mine.entries():

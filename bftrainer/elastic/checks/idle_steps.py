@@ -10,9 +10,9 @@ from bftrainer.elastic.train.trained import Trained
 from bftrainer.messages.loop import IDLE_STEPS
 
 LOOKED_AT = 16
-"""So many parameters of an optimiser are compared, and so many elements of each."""
+"""Parameters of an optimiser to compare, and elements of each, at most."""
 SOON_IDLE, MOST_IDLE = 2, 100
-"""After so many steps without a gradient the script is warned, and the run fails."""
+"""Steps without a gradient after which the script is warned, and the run fails."""
 
 
 class IdleSteps(StepObserver):

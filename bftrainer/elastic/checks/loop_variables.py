@@ -24,9 +24,9 @@ from bftrainer.messages.diagnostic import Diagnostic
 from bftrainer.messages.loop import LOOP_VARIABLES
 
 AFTER = (20, 200)
-"""After so many steps of this process the variables are looked at, and once more at the loop's end."""
+"""Steps of this process after which variables are checked, and again at the loop's end."""
 FEW = 4
-"""So many entries of a container are compared, and so many names are told."""
+"""Entries of a container to compare, and names to report, at most."""
 SPREAD = 64
 DEEP = 2
 """So deep objects of the script's own classes are followed: the patience of a stopper of a trainer."""
@@ -35,7 +35,7 @@ PYTORCHS = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRS
 STATE = "state"
 """A tensor of several dimensions with a gradient: what a model gave, such as a hidden state."""
 FROM_NONE = ("number", "tuple", "list", STATE)
-"""What a best value or a hidden state is that was None; other tensors are more often a batch."""
+"""Kinds that a best value or a hidden state takes after None; other tensors are more often a batch."""
 
 
 class ChangingVariables(StepObserver):
@@ -61,9 +61,9 @@ class ChangingVariables(StepObserver):
 
 
 class LoopVariables:
-    """What variables were when the loop began. `known`: objects that the run has, such as its models. `own`:
-    those parts of it that the script has made. `within`: objects by name, in which alone variables are looked
-    for. `said`: the warning."""
+    """Variables as they were when the loop began. `known`: objects that the run has, such as its models.
+    `own`: those parts of it that the script has made. `within`: objects by name, in which alone variables are
+    sought. `said`: the warning."""
 
     def __init__(
         self,
@@ -121,8 +121,8 @@ class LoopVariables:
         return self._said.say(names=f"{', '.join(new[:FEW])}{more}") if new else ""
 
     def _kept(self) -> Iterator[tuple[str, Hashable]]:
-        """What the script's own parts give as their state: a variable that is the same there is kept, even
-        if its object is another. A whole number may be the same by chance, so its name counts, too."""
+        """States of the script's own parts: a variable that is the same there is kept, even if its object is
+        another. A whole number may be the same by chance, so its name counts, too."""
         states: list[object] = [part.state_dict() for part in self._own]
         for state in states:  # of a part, or of an object within it
             for name, value in state.items() if isinstance(state, Mapping) else ():
@@ -153,7 +153,7 @@ class LoopVariables:
 
 
 def _of_model(part: object) -> list[object]:
-    """What a model consists of; nothing of anything else."""
+    """Parts of a model; empty for anything else."""
     if not isinstance(part, torch.nn.Module):
         return []
     return [*part.modules(), *part.parameters(), *part.buffers()]
@@ -168,7 +168,7 @@ def _locals(frame: FrameType | None) -> Iterator[Mapping[str, Any]]:
 
 
 def _is_own(module: str) -> bool:
-    """Whether a module is the script's, or of a folder beside it: neither installed nor PyTorch or Python."""
+    """True if a module is the script's, or beside it: neither installed nor PyTorch or Python."""
     if module == "__main__":
         return True
     file = getattr(sys.modules.get(module), "__file__", None)
@@ -178,7 +178,7 @@ def _is_own(module: str) -> bool:
 
 
 def _goes_on(before: Hashable, now: Hashable) -> bool:
-    """Whether a variable of a kind may keep, in another, what it was: zeros become a hidden state."""
+    """True if a variable may keep its meaning in another kind: zeros become a hidden state."""
     if now == STATE:
         return before == "none" or (isinstance(before, tuple) and len(before) > 1)
     return now == before or (before == "none" and now in FROM_NONE)

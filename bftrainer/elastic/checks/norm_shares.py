@@ -18,7 +18,7 @@ from bftrainer.elastic.train.trained import Trained
 from bftrainer.messages.ranks import NORM_SHARES
 
 MOST_SIZES = 64
-"""So many numbers of ranks are looked at."""
+"""Numbers of ranks to check, at most."""
 
 
 class NormShares(StepObserver):
@@ -54,7 +54,7 @@ class NormShares(StepObserver):
 
 
 def at_once(batch: int, ranks: int, at_most: int, least: int) -> Iterator[int]:
-    """How many samples the first and the last of the ranks with samples compute at once in a whole step."""
+    """Samples that the first and the last rank with samples compute at once in a whole step."""
     first = sampler.share(Position(), rank=0, size=ranks, batch=batch, length=batch, least=least)
     for rank in {0, first.ranks - 1}:
         mine = sampler.share(Position(), rank=rank, size=ranks, batch=batch, length=batch, least=least)
@@ -62,7 +62,7 @@ def at_once(batch: int, ranks: int, at_most: int, least: int) -> Iterator[int]:
 
 
 def _normalises(model: torch.nn.Module) -> bool:
-    """Whether a layer of a model computes its statistics from this rank's samples alone."""
+    """True if a layer of a model computes its statistics from this rank's samples alone."""
     over_all = torch.nn.SyncBatchNorm
     return any(
         each.training and isinstance(each, _BatchNorm) and not isinstance(each, over_all)

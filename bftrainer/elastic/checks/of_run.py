@@ -23,14 +23,14 @@ from bftrainer.elastic.train.trained import Trained
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedRun:
-    """What observers are made from: a run before its first step.
+    """Input of observers: a run before its first step.
 
     Attributes:
         orders: None where the script was started by hand.
         settings: arguments of `elastic.Run` that all nodes give alike, by name.
         averages: whether the run averages gradients; else the script does.
         overlaps: whether they are averaged during the backward pass.
-        compare_every: so many steps apart states are compared; 0: never.
+        compare_every: steps between comparisons of states; 0: never.
         may_differ: patterns of names that are not compared.
         at_once: the samples that a worker computes at once at most.
         least: the samples that a worker's share has at least.

@@ -16,9 +16,9 @@ from bftrainer.elastic.train.trained import Trained
 from bftrainer.messages.loop import GRADIENT_HOOKS, GRADIENTS_CHANGED, GRADIENTS_LEFT
 
 LOOKED_AT = 16
-"""So many parameters of an optimiser are watched: who clips, or scales, changes the gradients of all."""
+"""Parameters of an optimiser to watch: clipping, or scaling, changes the gradients of all."""
 ALWAYS, SELDOM = 100, 10
-"""So many steps are watched, and from then on each of so many: hooks take 0.1 ms a step."""
+"""First steps to watch, and then one step in this many: hooks take 0.1 ms a step."""
 
 
 class OwnGradients(StepObserver):
@@ -75,18 +75,18 @@ class OwnGradients(StepObserver):
             raise RuntimeError(GRADIENTS_CHANGED.say())
 
     def left(self, parameters: Sequence[torch.Tensor] | None = None) -> bool:
-        """Whether a backward pass of this step has left gradients of these behind; None: of any."""
+        """True if a backward pass of this step left gradients of `parameters` (None: any) behind."""
         return True in self._as_made(parameters)
 
     def changed(self, parameters: Sequence[torch.Tensor] | None = None) -> bool:
-        """Whether gradients have been changed since the backward pass that made them."""
+        """True if gradients have been changed since the backward pass that made them."""
         return False in self._as_made(parameters)
 
     def _stepped(self) -> Iterator[torch.Tensor]:
         return (p for name in self._trained.optimizers for p in self._trained.parameters(name))
 
     def _as_made(self, parameters: Sequence[torch.Tensor] | None) -> Iterator[bool]:
-        """Of each of these that is watched, and has the gradient that a backward pass has made."""
+        """For each watched one with a backward pass's gradient: whether that is unchanged."""
         among = None if parameters is None or not self._made else {id(p) for p in parameters}
         for number, (made, version) in self._made.items():
             gradient = self._watched[number][0].grad

@@ -13,9 +13,9 @@ from bftrainer.elastic.train.trained import Trained
 from bftrainer.messages.loop import PERTURBED, WEIGHTS_CHANGED
 
 TURNS = 3
-"""In so many turns of the loop weights are looked at: a script that does it does so from the beginning."""
+"""Turns of the loop in which weights are checked: a script that does it does so from the beginning."""
 LOOKED_AT = 16
-"""So many parameters, and as many elements of each."""
+"""Parameters, and elements of each, at most."""
 
 
 class OwnWeights(StepObserver):

@@ -44,7 +44,7 @@ from bftrainer.elastic.process.warnings import note
 from bftrainer.messages.ranks import DATA_CHANGED, RANKS_APART, RANKS_DATA
 
 TENSORS, EACH = 8, 2
-"""Of so many of an optimizer's tensors so many elements are noted."""
+"""Tensors of an optimizer, and elements of each, to note."""
 ANSWER = timedelta(seconds=5)
 SHARDED = ("_is_flat_param", "_fsdp_flattened", "ds_id", "tensor_model_parallel")
 """Attributes of tensors of which each rank has a part of its own."""
@@ -65,16 +65,16 @@ class RanksNow(NamedTuple):
 
 
 class Board(Protocol):
-    """Where the ranks of one membership tell each other."""
+    """Board on which the ranks of one membership exchange messages."""
 
     def set(self, key: str, value: str) -> None:
-        """Tell."""
+        """Set the value of a key."""
 
     def check(self, keys: Sequence[str]) -> bool:
-        """Whether all of these have been told."""
+        """True if all of these keys are set."""
 
     def get(self, key: str) -> bytes:
-        """What has been told."""
+        """Value of a key."""
 
 
 @dataclass(slots=True)
@@ -105,8 +105,8 @@ class Replicas:
         self.is_over = False
 
     def before_step(self, world: RanksNow, optimizer: torch.optim.Optimizer) -> None:
-        """To be called before every step of any optimizer. The ranks of another world begin with the same
-        weights, and with other steps: what was noted before says nothing of them."""
+        """Must be called before every step of any optimizer. The ranks of another world begin with the same
+        weights, and with other steps: earlier notes say nothing of them."""
         if world != self._world:
             self._world, self._store, self._stepped = world, None, []
         found = self._known(optimizer)
@@ -123,7 +123,7 @@ class Replicas:
         found.steps += 1
 
     def compare(self, *, at_end: bool = False) -> None:
-        """On rank 0: compare with what the others have told. `at_end`: no more steps follow."""
+        """On rank 0: compare with the others' messages. `at_end`: no more steps follow."""
         if not self._stepped or self._store is None or self._world.rank != 0:
             return
         others = dict(self._others())
@@ -178,7 +178,7 @@ class Replicas:
     def _judged(
         self, others: dict[int, tuple[list[Trace], str]], *, at_end: bool
     ) -> Iterator[tuple[_Stepped, int, Apart | bool]]:
-        """What each optimizer's trace and that of each other rank say of each other, if anything."""
+        """Verdicts on each optimizer's trace against that of each other rank, if any."""
         for number, mine in enumerate(self._stepped):
             for rank, (traces, _) in others.items():
                 found = judged(mine.trace, traces[number], at_end=at_end) if number < len(traces) else None
@@ -222,7 +222,7 @@ def _key(rank: int) -> str:
 
 
 def _is_part(tensor: torch.Tensor) -> bool:
-    """Whether a parameter is a rank's part of a larger one, or no tensor whose elements can be read."""
+    """True if a parameter is a rank's part of a larger one, or no tensor whose elements can be read."""
     is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
     return not is_plain or tensor.is_meta or any(hasattr(tensor, name) for name in SHARDED)
 
@@ -246,7 +246,7 @@ _watched: Replicas | None = None
 
 
 def watch() -> None:
-    """From now on, watch the optimizers of this process, if it is one of several ranks on torchrun, or a
+    """Watch, from now on, the optimizers of this process, if it is one of several ranks on torchrun, or a
     worker of Horovod, that bftrainer has started. Idempotent."""
     global _watched  # noqa: PLW0603  a process has one set of ranks
     if _watched is not None or (ranks := place.world if place.is_taken() else _of_torchrun()) is None:
@@ -267,7 +267,7 @@ def watch() -> None:
 
 
 def _of_torchrun() -> Callable[[], tuple[int, int, int] | None] | None:
-    """What says which rank this process is while all have a group; None where it is no rank of several."""
+    """Reads this process's rank while all have a group; None if it is no rank of several."""
     rank, size, port = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
     if not (rank.isdecimal() and size.isdecimal() and port.isdecimal()) or int(size) < 2:
         return None
@@ -283,7 +283,7 @@ def look() -> None:
 
 
 def data(before: Mapping[str, str]) -> dict[str, str]:
-    """What the data set consists of that the ranks share, for a checkpoint. `before`: what the last one has,
+    """The data set that the ranks share, in short, for a checkpoint. `before`: that of the last checkpoint,
     with which it is compared at the first step, and which is kept where the ranks share none."""
     if _watched is None:
         return dict(before)
@@ -319,7 +319,7 @@ def _store() -> Any:
 
 
 def _tell() -> None:
-    """Of a script that has attached, reports have the warnings; for another one this tells its agent."""
+    """Send the warnings to the agent, for a script that has not attached: else its reports have them."""
     orders = os.environ.get(VARIABLE)
     if orders:
         line = json.dumps({"type": "warned", "warned": warnings.last()}, ensure_ascii=False) + "\n"

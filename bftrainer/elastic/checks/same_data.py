@@ -21,15 +21,15 @@ from bftrainer.messages.state import OTHER_DATA, OTHER_TRAINERS_DATA
 PART = "data set"
 """The name of its part of the training state; no part of a script can have it."""
 SAMPLED = 64
-"""Of every sequence so many entries are compared."""
+"""Entries of every sequence to compare."""
 DEPTH = 4
-"""Data sets within data sets are followed so far."""
+"""Levels of data sets within data sets to follow."""
 TOLERANCE = 1e-3
 """Real numbers that were computed on another processor may differ by rounding."""
 
 
 class SameData(StepObserver):
-    """What the data set consists of, in short: a part of the training state that compares itself.
+    """The data set's contents, in short: a part of the training state that compares itself.
 
     Of the data set and those within it, these are the length and a few entries of every attribute that is a
     list, a tuple, an array or a tensor, such as the indices of a `Subset` or a list of files (their names
@@ -69,13 +69,13 @@ class SameData(StepObserver):
 
 
 def entries(data: Any) -> dict[str, str]:
-    """What a data set, or a loader's, and those within it consist of, in short."""
+    """Contents, in short, of a data set, or a loader's, and of those within it."""
     data = data.dataset if isinstance(data, DataLoader) else data
     return {name: json.dumps(found) for name, found in _entries(data)}
 
 
 def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str | None:
-    """In what data sets are not the same; None: in nothing, or one of them is not compared."""
+    """Difference of data sets; None: there is none, or one of them is not compared."""
     names = {**here, **there} if here and there else {}
     for name in names:
         if not _alike(_read(here.get(name)), _read(there.get(name))):
@@ -110,7 +110,7 @@ def data_sets(data: Any, name: str = PART, depth: int = 0) -> Iterator[tuple[str
 
 
 def _entries(data: Any) -> Iterator[tuple[str, Any]]:
-    """What is compared of a data set, by name: plain values."""
+    """Values of a data set to compare, by name: plain ones."""
     for name, one in data_sets(data):
         if isinstance(one, list | tuple | torch.Tensor | np.ndarray):
             yield name, _some(one)
@@ -125,7 +125,7 @@ def _entries(data: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _chosen(data: Any) -> list[Any] | None:
-    """Which rows of its table a data set of Hugging Face has, after a split or a shuffle."""
+    """Rows of its table that a data set of Hugging Face has, after a split or a shuffle."""
     rows: Any = getattr(data, "_indices", None)
     return _some(rows.column(0).to_numpy()) if hasattr(rows, "column") else None
 

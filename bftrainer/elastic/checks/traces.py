@@ -14,21 +14,21 @@ from itertools import pairwise
 from typing import Any
 
 WINDOW = 32
-"""So many steps in a row are noted."""
+"""Consecutive steps to note."""
 STARTS = (0, 100, 500)
 PERIOD = 1_000
-"""Windows begin after so many steps, and after each multiple of `PERIOD`: scripts that average every 50, 64,
+"""Windows begin after `STARTS` steps, and after each multiple of `PERIOD`: scripts that average every 50, 64,
 100 or 500 steps do so within one."""
 LOOKS = (WINDOW - 1, WINDOW + 17, 99)
-"""So many steps after the begin of a window ranks are compared: others may be a little behind."""
+"""Steps after a window's begin at which ranks are compared: others may be a little behind."""
 FIRST = 2
 """The weights after one step may be the same by chance: adaptive optimizers move all by the learning rate."""
 AT_END = 3
-"""So many steps in the first window tell something where no more follow; otherwise all of a window do."""
+"""Steps of the first window that suffice where no more follow; otherwise it takes all of a window."""
 APART = 1e-4
 """Weights that differ by more than this part of their value do not differ by rounding."""
 CHANGED = 4
-"""So many of the noted weights have to change in a step for that to tell something."""
+"""Noted weights that must change in a step for it to count."""
 MOST_OPTIMIZERS = 4
 MOST_VALUES = 64
 
@@ -36,13 +36,13 @@ Values = tuple[float, ...]
 
 
 def window_of(steps: int) -> int | None:
-    """The begin of the window in which the weights after so many steps are noted; None: they are not."""
+    """The begin of the window that notes the weights after `steps` steps; None if none does."""
     start = _start(steps)
     return start if steps < start + WINDOW else None
 
 
 def is_look(steps: int) -> bool:
-    """Whether ranks are compared after so many steps."""
+    """True if ranks are compared after `steps` steps."""
     return steps - _start(steps) in LOOKS
 
 
@@ -63,7 +63,7 @@ class Trace:
     windows: dict[int, dict[int, Values]] = field(default_factory=dict)  # begin -> steps -> values
 
     def note(self, steps: int, values: Sequence[float]) -> None:
-        """Note the weights after so many steps."""
+        """Note the weights after `steps` steps."""
         start = window_of(steps)
         if start is None:
             return
@@ -84,7 +84,7 @@ class Apart:
 
 
 def judged(mine: Trace, theirs: Trace, *, at_end: bool = False) -> Apart | bool | None:
-    """What another rank's trace says: how it is apart; True where they have been the same; None: nothing.
+    """Verdict on another rank's trace: how it is apart; True if it was the same; None if unknown.
 
     The last window that tells something counts. `at_end`: there will be no more steps.
     """
@@ -110,7 +110,7 @@ def _window(mine: Mapping[int, Values], theirs: Mapping[int, Values], enough: in
 
 
 def _apart(mine: Mapping[int, Values], theirs: Mapping[int, Values], steps: Sequence[int]) -> Apart | None:
-    """Whether most of the weights that have moved are apart after the last of these steps."""
+    """True if most of the weights that have moved are apart after the last of these steps."""
     first, last = steps[0], steps[-1]
     pairs = list(zip(mine[last], theirs[last], strict=True))
     moved = [i for i, pair in enumerate(pairs) if pair != (mine[first][i], theirs[first][i])]
@@ -123,14 +123,14 @@ def _apart(mine: Mapping[int, Values], theirs: Mapping[int, Values], steps: Sequ
 
 
 def _share(one: float, other: float) -> float:
-    """By which part of their size two numbers differ; 0 where one is no number."""
+    """Difference of two numbers relative to their size; 0 where one is no number."""
     if not (math.isfinite(one) and math.isfinite(other)):
         return 0.0
     return abs(one - other) / (max(abs(one), abs(other)) or 1.0)
 
 
 def to_text(traces: Sequence[Trace], data: str) -> str:
-    """What a rank tells the others: its traces, and a fingerprint of the data that it reads all of."""
+    """A rank's message to the others: its traces, and a fingerprint of the data that it reads all of."""
     own = [
         [each.layout, {start: sorted(noted.items()) for start, noted in each.windows.items()}]
         for each in traces
@@ -139,7 +139,7 @@ def to_text(traces: Sequence[Trace], data: str) -> str:
 
 
 def from_text(text: str | bytes) -> tuple[list[Trace], str]:
-    """What another rank has told; it may be a stranger's.
+    """Read another rank's message; it may be a stranger's.
 
     Raises:
         ValueError: it makes no sense.

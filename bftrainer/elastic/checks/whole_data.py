@@ -24,7 +24,7 @@ from bftrainer.elastic.checks.same_data import difference, digest, entries
 from bftrainer.messages.ranks import EPOCH_FILLED_UP, EPOCH_NOT_EVEN, SKIPS_TOO_FEW, WHOLE_DATA
 
 FINGERPRINT = "_fingerprint"
-"""What data sets of Hugging Face say of their content."""
+"""Attribute of Hugging Face's data sets that identifies their content."""
 SHARED = "shared "
 """So the mark of a data set begins of which each rank reads its share."""
 
@@ -46,7 +46,7 @@ class WholeData:
         self._is_known = False
 
     def watch(self) -> None:
-        """From now on, notice loaders as they are begun."""
+        """Notice, from now on, loaders as they are begun."""
         before = DataLoader.__iter__
 
         def begin(loader: Any) -> Any:
@@ -71,11 +71,11 @@ class WholeData:
 
     @property
     def changed(self) -> str | None:
-        """In what the data set is not that of the checkpoint; None: in nothing that is known."""
+        """Difference of the data set from the checkpoint's; None if none is known."""
         return difference(self.shared, self.before)
 
     def told(self, size: int) -> str:
-        """What is warned of where all of `size` ranks read all of the same data."""
+        """Warning where all of `size` ranks read all of the same data."""
         return WHOLE_DATA.say(size=size)
 
 
@@ -98,7 +98,7 @@ def mark_of(loader: Any) -> str:
 
 
 def _shard(loader: Any) -> Any:
-    """What gives a rank its share of the loader's batches or samples; None: nothing does."""
+    """Object that gives a rank its share of the loader's batches or samples; None if there is none."""
     batches: Any = getattr(loader, "batch_sampler", None)
     if hasattr(batches, "batch_sampler"):  # accelerate's, around that of the script
         return batches
@@ -107,7 +107,7 @@ def _shard(loader: Any) -> Any:
 
 
 def _dispatcher(loader: Any) -> Any:
-    """What reads this loader on rank 0 for all ranks: accelerate's, with dispatch_batches; None: nothing."""
+    """Reader of this loader on rank 0 for all ranks, of accelerate with dispatch_batches; else None."""
     state: Any = sys.modules.get("accelerate.state")
     reader = state.GradientState().active_dataloader if state is not None else None
     is_this = getattr(reader, "base_dataloader", None) is loader
@@ -128,8 +128,8 @@ def _uneven_dispatched(reader: Any, batches: Any, skipped: int) -> str:
 
 
 def uneven(loader: Any) -> str:
-    """What is warned of where the ranks do not share the samples of an epoch evenly, so that some are taken
-    twice, or weigh more than others; empty where they do, or there is no telling.
+    """Warning where the ranks do not share the samples of an epoch evenly, so that some are taken twice, or
+    weigh more than others; empty where they do, or there is no telling.
 
     Raises:
         TypeError: a sampler has no length.

@@ -32,7 +32,7 @@ class EvenBatches:
         self._epoch = self._first = 0
         self._begun = False
         self.sampler = self
-        """Where frameworks look for `set_epoch`."""
+        """Attribute in which frameworks look for `set_epoch`."""
 
     @property
     def steps(self) -> int:

@@ -12,7 +12,7 @@ from bftrainer.messages.ranks import UNEVEN, UNEVEN_NOW
 
 MOST_SIZES = 10_000
 MOST_LISTED = 8
-"""So many numbers of nodes are told one by one."""
+"""Numbers of nodes to list one by one, at most."""
 
 
 class Cut(NamedTuple):
@@ -33,7 +33,7 @@ class Uneven(NamedTuple):
 
     @classmethod
     def of(cls, samples: Mapping[int, int]) -> Uneven | None:
-        """What differs most of the samples at once, by the number of ranks; None: nothing differs."""
+        """Largest difference of the samples at once, by the number of ranks; None if there is none."""
         few, many = min(samples.values(), default=0), max(samples.values(), default=0)
         if few == many:
             return None

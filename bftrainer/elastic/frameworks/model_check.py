@@ -18,7 +18,7 @@ NARROW = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class AsAtStart:
-    """What of a model has to stay as it is at the start of a process, as no checkpoint has it."""
+    """Attributes of a model that must stay as at the start of a process, as no checkpoint has them."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._frozen = _frozen(model)

@@ -15,7 +15,7 @@ from bftrainer.elastic.process.warnings import note_warning
 from bftrainer.messages.ranks import GRADIENTS_WAIT
 
 MOST = 64
-"""A change of nodes waits for so many batches at most."""
+"""Batches for which a change of nodes waits, at most."""
 
 _Stamp = tuple["weakref.ref[torch.Tensor]", int]
 
@@ -53,8 +53,8 @@ class OpenWindows:
             self._node = _next_node()
 
     def are_open(self) -> bool:
-        """Whether a change of nodes has to wait for a further batch. After `MOST` of them it waits no more,
-        and tells so."""
+        """True if a change of nodes must wait for a further batch. After `MOST` of them it waits no more, and
+        tells so."""
         waiting = [each for each in self._optimizers if self._waits(each)]
         is_open = bool(waiting) or (not self._has_begun and _next_node() > self._node + 1)
         self._waited = self._waited + 1 if is_open else 0
@@ -103,7 +103,7 @@ def _parameters(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
 
 
 def _own(gradient: torch.Tensor) -> torch.Tensor:
-    """What this rank has of a gradient: the ranks do not all look at the same time."""
+    """This rank's part of a gradient: the ranks do not all look at the same time."""
     gradient = getattr(gradient, "_local_tensor", gradient)
     return gradient._values() if gradient.is_sparse else gradient
 

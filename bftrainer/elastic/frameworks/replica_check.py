@@ -22,7 +22,7 @@ from bftrainer.messages.ranks import BUFFER_APART
 
 EVERY = 100
 SOON = (1, 2, 10, 30)
-"""So many steps after a process began they are compared as well: what goes wrong shows at once."""
+"""Steps of a process after which they are compared as well: faults show at once."""
 MODEL = "model"
 
 
@@ -42,7 +42,7 @@ class SameWeights:
         self._told = False
 
     def after_step(self, model: torch.nn.Module) -> None:
-        """To be called by all ranks after every step of a model that each rank has in full.
+        """All ranks must call it after every step of a model that each rank has in full.
 
         Raises:
             RefusedError: weights differ: which one, its values, and what to do.
@@ -52,7 +52,7 @@ class SameWeights:
             self.compare(model)
 
     def compare(self, model: torch.nn.Module) -> None:
-        """As `after_step`, now."""
+        """Like `after_step`, but now."""
         weights, buffers = _samples(model)
         own = [weights.digest(), buffers.digest()]
         found = highest([*own, *(-digest for digest in own)])
@@ -76,7 +76,7 @@ class SameWeights:
 
 
 def _samples(model: torch.nn.Module) -> tuple[Sample, Sample]:
-    """Of the weights, and of the buffers."""
+    """Samples of the weights, and of the buffers."""
     weights = {f"{MODEL}.{name}" for name, _ in model.named_parameters()}
     leaves = list(leaves_of({MODEL: model}))
     return (
@@ -86,8 +86,8 @@ def _samples(model: torch.nn.Module) -> tuple[Sample, Sample]:
 
 
 def _apart(mine: Sample) -> str:
-    """In which entry another rank differs most from rank 0; empty if it is rounding. The same on all ranks,
-    which all have to call it."""
+    """Entry in which another rank differs most from rank 0; empty if it is rounding. The same on all ranks,
+    which all must call it."""
     first, *others = map(_sample_of, exchanged([mine.names, mine.sizes, mine.allowed, mine.values.tolist()]))
     for rank, theirs in enumerate(others, start=1):
         found = difference(first, theirs)
@@ -99,6 +99,6 @@ def _apart(mine: Sample) -> str:
 
 
 def _sample_of(said: Any) -> Sample:
-    """The sample that a rank has told of."""
+    """The sample in a rank's message."""
     names, sizes, allowed, values = said
     return Sample(tuple(names), tuple(sizes), tuple(allowed), torch.tensor(values, dtype=torch.float64))

@@ -24,7 +24,7 @@ class HorovodWorld:
 
 @dataclass(slots=True)
 class Assembly:
-    """What the driver of one trainer knows of its workers."""
+    """A driver's view of its trainer's workers."""
 
     target: HorovodWorld = HorovodWorld()  # the membership published last
     formed: HorovodWorld = HorovodWorld()  # the membership whose workers got their places last
@@ -34,7 +34,7 @@ class Assembly:
     gone: set[str] = field(default_factory=set)  # hosts whose worker has ended
 
     def knows(self, host: str) -> bool:
-        """Whether any membership has named a host."""
+        """True if any membership has named a host."""
         return host in self.target.hosts or host in self.past
 
     def publish(self, world: HorovodWorld) -> None:
@@ -65,7 +65,7 @@ class Assembly:
 
     @property
     def is_connected(self) -> bool:
-        """Whether all workers of the formed world have connected to each other."""
+        """True if all workers of the formed world have connected to each other."""
         return self.connected >= set(self.formed.hosts)
 
     def let_go(self) -> HorovodWorld | None:

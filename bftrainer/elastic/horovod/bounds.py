@@ -15,7 +15,7 @@ from horovod.runner.http import http_server
 BODY_BYTES = 1 << 20
 """The largest value that is read: workers send addresses, of a few hundred bytes."""
 ENTRY_BYTES = 200
-"""What an entry takes besides its key and its value."""
+"""Bytes of an entry besides its key and its value."""
 STACK_BYTES = 256 * 1024
 """The memory of a connection's thread."""
 NO_ROOM = 507
@@ -24,7 +24,7 @@ TOO_LARGE = 413
 
 def bound(address: str, *, values_bytes: int, connections: int) -> None:
     """Have Horovod's HTTP servers of this process listen at `address` only, keep at most `values_bytes`, and
-    close connections beyond so many at once.
+    close connections beyond `connections`.
 
     Call it before the first server starts.
     """
@@ -37,7 +37,7 @@ def bound(address: str, *, values_bytes: int, connections: int) -> None:
 
 
 def held_bytes(cache: Mapping[str, Mapping[str, bytes]]) -> int:
-    """What the values of a server take."""
+    """Bytes that the values of a server take."""
     return sum(
         len(key) + len(value) + ENTRY_BYTES for scope in cache.values() for key, value in scope.items()
     )
@@ -75,7 +75,7 @@ def _bound_connections(server: Any, free: threading.BoundedSemaphore) -> None:
 
 
 def _no_line(server: Any, request: Any, client_address: Any) -> None:
-    """What an odd client sends needs no lines in the log."""
+    """Keep odd clients' requests out of the log."""
 
 
 def _put(put: Any, values_bytes: int) -> Any:

@@ -35,15 +35,15 @@ from bftrainer.elastic.programs.confine import MB, confine, is_full
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 1.0
-"""How long leaving workers wait for those that come with the same change, in seconds."""
+"""Seconds that leaving workers wait for those that come with the same change."""
 OWN_DESCRIPTORS = 64
-"""What the driver has open besides connections of workers."""
+"""Descriptors of the driver besides connections of workers."""
 MOST_IN_A_NAME = 300
 """Characters of a host's name. What the daemon is told stands in lines that it bounds."""
 STRANGER_S = 10.0
-"""How long a worker may ask before the daemon has named it, in seconds."""
+"""Seconds for which a worker may ask before the daemon has named it."""
 TELL_AGAIN_S = 2.0
-"""How long rank 0 has to complete its step before it is told again, in seconds."""
+"""Seconds for rank 0 to complete its step before it is told again."""
 
 
 class Driver:

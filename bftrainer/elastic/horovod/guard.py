@@ -36,7 +36,7 @@ def loads(data: bytes) -> Any:
 
 
 def loads_base64(text: bytes) -> Any:
-    """As `loads`, from base64."""
+    """Like `loads`, from base64."""
     return loads(base64.b64decode(text))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 worlds = 0
-"""How often Horovod has been initialised in this process."""
+"""Number of Horovod's initialisations in this process."""
 _FDS = Path("/proc/self/fd")
 
 

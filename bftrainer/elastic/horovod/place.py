@@ -19,16 +19,16 @@ from bftrainer.messages.ranks import HOROVOD_EARLY, NO_DRIVER, NO_INTERFACE
 NAMES = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
 DRIVER = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
 ANSWER_S = 5.0
-"""How long the driver may take to note something, or to say what was noted."""
+"""Seconds for the driver to note something, or to return a note."""
 
 
 def is_wanted() -> bool:
-    """Whether this is a worker of a Horovod driver that has no place yet."""
+    """True if this is a worker of a Horovod driver that has no place yet."""
     return DRIVER in os.environ and "HOROVOD_RANK" not in os.environ
 
 
 def is_taken() -> bool:
-    """Whether this is a worker of a Horovod driver that has had a place."""
+    """True if this is a worker of a Horovod driver that has had a place."""
     return DRIVER in os.environ and "HOROVOD_RANK" in os.environ
 
 
@@ -42,7 +42,7 @@ def world() -> tuple[int, int, int] | None:
 
 
 def worlds() -> int:
-    """How often Horovod has been initialised in this process: once for each membership."""
+    """Number of Horovod's initialisations in this process: one for each membership."""
     return mend.worlds
 
 
@@ -83,21 +83,21 @@ def interface_of(address: str) -> str:
 
 
 class DriversBoard:
-    """What the workers of one membership tell each other, at the driver: with the next it forgets all.
+    """Board of one membership's workers, at the driver, which clears it with the next membership.
 
     Every method raises `OSError` where the driver does not answer.
     """
 
     def set(self, key: str, value: str) -> None:
-        """Tell something. The key has one slash."""
+        """Set the value of a key, which has one slash."""
         self._request("PUT", key, value.encode())
 
     def check(self, keys: Sequence[str]) -> bool:
-        """Whether all of these have been told."""
+        """True if all of these keys are set."""
         return all(self._request("GET", key)[0] == http.client.OK for key in keys)
 
     def get(self, key: str) -> bytes:
-        """What has been told."""
+        """Value of a key."""
         return self._request("GET", key)[1]
 
     def _request(self, method: str, key: str, body: bytes | None = None) -> tuple[int, bytes]:

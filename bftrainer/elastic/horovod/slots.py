@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 
 _LAST_SCOPE = re.compile(r"cross_(\d+)_process_set")
-"""What a worker finishes last when it connects to the others: the scope of those with its number on all
-hosts."""
+"""Scope that a worker finishes last when it connects: the workers with its number on all hosts."""
 
 
 def workers_of(hosts: Sequence[str], slots: Sequence[int] = ()) -> tuple[str, ...]:
-    """The workers of hosts that run so many each; without `slots`, one each."""
+    """The workers of hosts, each with its number in `slots`; without these, one each."""
     counts = slots or [1] * len(hosts)
     return tuple(
         worker_at(host, slot) for host, count in zip(hosts, counts, strict=True) for slot in range(count)

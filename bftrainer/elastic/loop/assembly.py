@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # it needs SciPy, which takes long to import, and only batche
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """What `elastic.Run` gets to train."""
+    """Objects that `elastic.Run` trains."""
 
     model: torch.nn.Module | Mapping[str, torch.nn.Module]
     optimizer: torch.optim.Optimizer | Mapping[str, torch.optim.Optimizer]
@@ -57,7 +57,7 @@ class Objects:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What it trains them on, how much of it in a step, and how long."""
+    """Samples to train on, their number in a step, and the length of the run."""
 
     data: Any
     batch_size: int | None
@@ -82,7 +82,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """How a step's gradients become its update."""
+    """Rules by which a step's gradients become its update."""
 
     scheduler_every: Every | None
     clip_norm: float | None
@@ -93,7 +93,7 @@ class Updates:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What the nodes have in common, and how long they wait for each other."""
+    """Values that the nodes have in common, and the bounds of their waits."""
 
     compare_every: int
     may_differ: Sequence[str]
@@ -204,7 +204,7 @@ def _work(orders: Orders | None, policy: Policy) -> tuple[int | None, float | No
 def _adapting(
     policy: Policy, what: Trained, batch_size: int, scaler: torch.amp.GradScaler | None
 ) -> tuple[Adapting | None, StepSize, int]:
-    """What adapts the batch where the policy says so; the step's size; and what a node computes at once."""
+    """The batch's adaptation, if the policy has one; the step's size; and a node's samples at once."""
     if not isinstance(policy, Adaptive):
         return None, policy, batch_size
     from bftrainer.elastic.adaptive.adapting import Adapting  # noqa: PLC0415  see above
@@ -216,7 +216,7 @@ def _adapting(
 def _observing(
     checks: list[StepObserver], adapting: Adapting | None, partial: PartialSteps | None
 ) -> Observers:
-    """What watches steps: those that check them, and those that measure them."""
+    """Observers of steps: those that check them, and those that measure them."""
     measuring = [*([adapting.measured] if adapting else []), *([partial] if partial else [])]
     return Observers([*checks, *measuring])
 
@@ -240,7 +240,7 @@ def _connect(
 def _averaging(
     how: Updates, what: Trained, policy: Policy, trainable: Trainable, orders: Orders | None
 ) -> tuple[Averaging, PartialSteps | None]:
-    """What averages the gradients; the same again where each worker computes a part of them."""
+    """The averaging of gradients; the same again where each worker computes a part of them."""
     averaging = averagings.chosen(what, how.ddp, how.average, trainable)
     options = overridden(how.partial, orders.partial if orders else {})
     if options is None:
@@ -259,7 +259,7 @@ def checked_run(
     agreed: Agreement,
     limits: tuple[int, int],
 ) -> CheckedRun:
-    """What observers know of a run. `limits`: the most samples at once, and the fewest of a share."""
+    """Observers' view of a run. `limits`: the most samples at once, and the fewest of a share."""
     settings: dict[str, object]
     at_once, least = limits
     settings = {"epochs": samples.epochs, "seed": samples.seed, "scheduler_every": how.scheduler_every}

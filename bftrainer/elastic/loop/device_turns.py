@@ -58,7 +58,7 @@ class TakesTurns(StepObserver):
         return [cls(orders.turns["socket"], f"{orders.trainer} {orders.turns['device']}", device)]
 
     def before_compute(self) -> None:
-        """As of `StepObserver`: wait for this worker's turn."""
+        """See `StepObserver`: wait for this worker's turn."""
         if self._has_turn:
             return
         self._has_turn = True
@@ -75,11 +75,11 @@ class TakesTurns(StepObserver):
             self._has_turn = False
 
     def before_average(self, optimizer: str, part: MicroBatch) -> None:
-        """As of `StepObserver`: the backward pass is over."""
+        """See `StepObserver`: the backward pass is over."""
         self._give()
 
     def step_ends(self, *, is_whole: bool) -> None:
-        """As of `StepObserver`."""
+        """See `StepObserver`."""
         self._give()
 
     def _give(self) -> None:

@@ -22,7 +22,7 @@ Sums = dict[str, float]
 
 
 class RunEvaluation:
-    """What a script evaluates between two steps: a part of `elastic.Run`."""
+    """A script's evaluation between two steps: a part of `elastic.Run`."""
 
     _parts: RunParts
     _steps: StepTaker
@@ -65,7 +65,7 @@ class RunEvaluation:
             data: as for the run; a DataLoader's batch size and collation are taken over.
             measure: figures by name, each the mean over the batch's samples. Batches are the same on any
                 number of nodes.
-            batch_size: at most so many samples at once; the run's own by default.
+            batch_size: most samples at once; the run's own by default.
             collate: as for the run.
             most_s: longer, and the node is taken for hung.
 

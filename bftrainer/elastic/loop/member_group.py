@@ -71,17 +71,17 @@ class MemberGroup(SingleProcess):
 
     @property
     def size(self) -> int:
-        """How many ranks share the samples: those that have the state."""
+        """Number of ranks that share the samples: those with the state."""
         return len(self._hand_over.working)
 
     @property
     def working(self) -> tuple[int, ...]:
-        """As `SingleProcess.working`."""
+        """See `SingleProcess.working`."""
         return self._hand_over.working
 
     @property
     def nodes(self) -> int:
-        """As `SingleProcess.nodes`: the daemon counts these."""
+        """See `SingleProcess.nodes`: the daemon counts these."""
         return self._membership.nodes(self.working)
 
     @property
@@ -92,11 +92,11 @@ class MemberGroup(SingleProcess):
 
     @property
     def has_state(self) -> bool:
-        """As `SingleProcess.has_state`."""
+        """See `SingleProcess.has_state`."""
         return self._hand_over.is_complete
 
     def begin_step(self) -> bool:
-        """As `SingleProcess.begin_step`: a hand-over under way goes on."""
+        """See `SingleProcess.begin_step`: a hand-over under way goes on."""
         was_shadow = self.place is None
         try:
             caught_up = self._hand_over.advance(self.group)
@@ -111,7 +111,7 @@ class MemberGroup(SingleProcess):
         return True
 
     def agree(self) -> None:
-        """As `SingleProcess.agree`: on the next generation, and on the end of the run."""
+        """See `SingleProcess.agree`: on the next generation, and on the end of the run."""
         if self._flag is not None:
             return  # they have begun to, in this step
         offer = self._membership.offer(self.group.generation, self.working)
@@ -120,11 +120,11 @@ class MemberGroup(SingleProcess):
             self._flag = (flag, self.group.begin_all_reduce(flag, dist.ReduceOp.MIN))
 
     def settle(self) -> None:
-        """As `SingleProcess.settle`: wait for the chunk of a hand-over that is under way."""
+        """See `SingleProcess.settle`: wait for the chunk of a hand-over that is under way."""
         self._hand_over.settle()
 
     def taken(self, before: Position) -> None:
-        """As `SingleProcess.taken`: report, save, and switch if all offered the same newer generation.
+        """See `SingleProcess.taken`: report, save, and switch if all offered the same newer generation.
 
         Raises:
             Leave: this process is to leave.
@@ -228,7 +228,7 @@ class MemberGroup(SingleProcess):
         raise SystemExit(0)
 
     def finish(self) -> bool:
-        """As `SingleProcess.finish`: all compare their states, and rank 0's is saved before any goes on."""
+        """See `SingleProcess.finish`: all compare their states, and rank 0's is saved before any goes on."""
         try:
             digests = torch.tensor(self._digests(is_over=True), dtype=torch.int64)
             self.group.all_reduce(digests, dist.ReduceOp.MIN)
@@ -253,7 +253,7 @@ class MemberGroup(SingleProcess):
             self._progress.tell("progress", *about, rate=None, problem="")
 
     def busy(self, seconds: float) -> None:
-        """As `SingleProcess.busy`. It does not count in the speed."""
+        """See `SingleProcess.busy`. It does not count in the speed."""
         self._progress.busy(seconds, time.monotonic())
         if seconds:
             self._occupied.begin(seconds)
@@ -261,18 +261,18 @@ class MemberGroup(SingleProcess):
             self._occupied.end()
 
     def stop(self) -> None:
-        """As `SingleProcess.stop`: said in the next step's exchange."""
+        """See `SingleProcess.stop`: said in the next step's exchange."""
         self._stopped.is_said = True
 
     def report(self, metrics: Mapping[str, float], *, now: bool) -> None:
-        """As `SingleProcess.report`; rank 0's figures count."""
+        """See `SingleProcess.report`; rank 0's figures count."""
         watcher.watching.said("figures", {"metrics": metrics, "now": now})
         self._progress.metrics.keep(metrics)
         if now and self.place == 0:
             self._tell("metrics")
 
     def give_up(self, reason: str) -> None:
-        """As `SingleProcess.give_up`."""
+        """See `SingleProcess.give_up`."""
         self._tell("failed", reason=reason)
 
     def _tell_finished(self) -> None:
@@ -312,7 +312,7 @@ def peers_of(
 
 
 def _hooks_stop(group: Group, stopped: Stopped, before: Position, state: TrainingState) -> bool:
-    """Whether a member's script has stopped the run where an epoch ends: after its last step's exchange."""
+    """True if a member's script has stopped the run where an epoch ends: after its last step's exchange."""
     if state.position.epoch == before.epoch:
         return False
     goes_on = torch.tensor([int(not stopped.is_said)])

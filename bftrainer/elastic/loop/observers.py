@@ -20,7 +20,7 @@ NOTHING = 1 << 62
 
 
 class TrainerFails(RuntimeError):  # noqa: N818  a state of the training
-    """What an observer raises where another start of the trainer would be as wrong: the trainer fails."""
+    """Raised by an observer where another start of the trainer would be as wrong: the trainer fails."""
 
 
 class ReplicasDiffer(TrainerFails):
@@ -44,7 +44,7 @@ class StepObserver:
         """The process is about to become a member. `state` is the live one; its position follows the run."""
 
     def members_changed(self, size: int) -> None:
-        """From the present position on, `size` ranks share the samples; called before the first step, too."""
+        """`size` ranks share the samples from the present position on; called before the first step, too."""
 
     def loop_begins(self) -> None:
         """The script begins to iterate over its run."""

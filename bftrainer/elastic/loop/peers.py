@@ -43,18 +43,18 @@ class SingleProcess:
     def __init__(self, state: TrainingState, joined: Callable[[], None]) -> None:
         self.group = Group(0, 0, 1)
         self.is_stopped = False
-        """Whether all ranks have agreed that the run ends, before its work is done."""
+        """True if all ranks have agreed that the run ends, before its work is done."""
         self._state, self._joined = state, joined
         self.failure_told = FailureTold(self.give_up)
 
     @property
     def size(self) -> int:
-        """How many ranks share the samples."""
+        """Number of ranks that share the samples."""
         return 1
 
     @property
     def nodes(self) -> int:
-        """How many nodes they are on."""
+        """Number of their nodes."""
         return 1
 
     @property
@@ -69,7 +69,7 @@ class SingleProcess:
 
     @property
     def has_state(self) -> bool:
-        """Whether this rank has the whole training state. It can be a step or two before it has a place."""
+        """True if this rank has the whole training state. It can be a step or two before it has a place."""
         return True
 
     def enter(self) -> None:
@@ -87,7 +87,7 @@ class SingleProcess:
         self.group.close()
 
     def begin_step(self) -> bool:
-        """Begin a step. False: a member was lost, and the step has to be shared out anew.
+        """Begin a step. False: a member was lost, and the step must be shared out again.
 
         Raises:
             Leave: this process is to leave.
@@ -122,7 +122,7 @@ class SingleProcess:
         """
 
     def busy(self, seconds: float) -> None:
-        """Tell the others that this rank is busy for so many seconds at most; 0: not any more."""
+        """Tell the others that this rank is busy for `seconds` at most; 0: not any more."""
 
     def stop(self) -> None:
         """Have all ranks end the run, after the next step at the latest."""

@@ -18,13 +18,13 @@ from bftrainer.elastic.state.training_state import TrainingState
 
 REPORT_EVERY_S = 0.5
 PREPARE_S = 5.0
-"""So long after its start a worker makes the memory of snapshots ready, if no checkpoint is due before."""
+"""Seconds after a worker's start until it prepares the memory of snapshots, unless a checkpoint is due."""
 LOSS_EVERY_S = 600.0
 """The mean time between losses of all nodes at once that checkpoints are made for: a very busy pool's."""
 
 
 def checkpoint_interval_s(every_s: float, cost_s: float) -> float:
-    """How long after a checkpoint that stopped training for `cost_s` the next one is due.
+    """Seconds after a checkpoint that stopped training for `cost_s` until the next one is due.
 
     That is the interval with which least is lost, to checkpoints and to what all nodes' losses undo (Young,
     "A first order approximation to the optimum checkpoint interval", 1974), but at least `every_s`.
@@ -63,7 +63,7 @@ class Progress:
         self._reported, self._reported_at, self._paused_s = None, now, 0.0
 
     def busy(self, seconds: float, now: float) -> None:
-        """The script does something else for so many seconds at most; 0: it goes on. That does not count in
+        """The script does something else for `seconds` at most; 0: it goes on. That does not count in
         its speed."""
         if seconds:
             self._paused_at = now

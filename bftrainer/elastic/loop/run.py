@@ -39,10 +39,10 @@ class Run(Identity, RunEvaluation):
         data: map-style data set with a length, or an IterableDataset, or a DataLoader over one. All nodes
             must see the same data in the same order.
         batch_size: the most samples that a node computes at once; a DataLoader's own by default.
-        policy: how many samples a step takes on so many nodes, and how the learning rate follows;
+        policy: samples per step for each number of nodes, and how the learning rate follows;
             `FixedPerNode(batch_size * accumulate)` by default. A spec's key `batch` goes before it.
         accumulate: micro-batches per step where no policy is given.
-        epochs: end after so many passes, of which one `for batch in run` makes all; None to go on until the
+        epochs: number of passes, of which one `for batch in run` makes all; None to go on until the
             spec's samples are done, or the script stops the run; by hand, None is one pass.
         seed: of the epochs' permutations and of every rank's random numbers.
         scheduler: a learning-rate scheduler; of several optimisers by their names.
@@ -55,7 +55,7 @@ class Run(Identity, RunEvaluation):
         collate: makes a batch from a list of samples, as for a DataLoader.
         parts: anything else that has to survive, by name: objects with `state_dict` and `load_state_dict`,
             such as an average of the weights. Newcomers get a member's, and checkpoints have rank 0's.
-        compare_every: after so many steps the nodes compare their states, and stop the trainer where they
+        compare_every: steps between comparisons of the nodes' states; the trainer stops where these
             differ; 0: never.
         timeout_s: how long a node waits for another that says nothing, before it takes it for hung. Within
             `pause` and `evaluate` there is no such limit.
@@ -107,7 +107,7 @@ class Run(Identity, RunEvaluation):
 
     @property
     def model(self) -> torch.nn.Module:
-        """What to call in the forward pass: the model, with `ddp` wrapped; of several, `run.model["G"]`."""
+        """Model to call in the forward pass: the model, with `ddp` wrapped; of several, `run.model["G"]`."""
         return self._parts.averaging.model
 
     @property
@@ -137,7 +137,7 @@ class Run(Identity, RunEvaluation):
 
     @property
     def weight(self) -> float:
-        """What the mean over this node's present batch counts in the mean over all nodes' batches.
+        """Weight of the mean over this node's present batch in the mean over all nodes' batches.
 
         It is 0 where there are fewer samples left than nodes, and the batch is a stand-in.
         """
@@ -146,7 +146,7 @@ class Run(Identity, RunEvaluation):
 
     @property
     def accumulating(self) -> bool:
-        """Whether further micro-batches belong to the present step."""
+        """True if further micro-batches belong to the present step."""
         part = self._steps.part
         return part is not None and not part.last
 
@@ -168,7 +168,7 @@ class Run(Identity, RunEvaluation):
 
         Raises:
             SystemExit: this process is to leave. Its code is 0.
-            RuntimeError: the script did not call `step` once for each batch, or begins anew what is over.
+            RuntimeError: the script did not call `step` once for each batch, or restarts a loop that is over.
         """
         return self._loop.turns(self)
 
@@ -196,7 +196,7 @@ class Run(Identity, RunEvaluation):
 
         Returns whether the step was taken: False after a micro-batch that others follow, and where a
         node was lost during the step. Nothing was changed then, and the loop yields the same samples
-        again, shared out anew. (With several optimisers, those that had their step keep it, and this is
+        again, redistributed. (With several optimisers, those that had their step keep it, and this is
         False for them then.) `metrics` go to `bftrainer show` like those of `report`, but only with the
         next report of progress.
 
@@ -267,7 +267,7 @@ class Run(Identity, RunEvaluation):
 
 
 def figures(metrics: Mapping[str, float] | None, more: Mapping[str, float]) -> dict[str, float]:
-    """What a script reports, as one mapping."""
+    """A script's report, as one mapping."""
     return {name: _number(value) for name, value in {**(metrics or {}), **more}.items()}
 
 

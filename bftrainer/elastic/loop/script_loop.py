@@ -26,7 +26,7 @@ class ScriptLoop:
         self._entered_at = 0.0
 
     def start(self, run: object) -> None:
-        """As `Run.start`, of this run; nothing if it has started."""
+        """Like `Run.start`, for this run; nothing if it has started."""
         if self._life == "outside":
             with self._peers.failure_told:
                 self._enter(run)

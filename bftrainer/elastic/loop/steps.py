@@ -67,7 +67,7 @@ class StepTaker:
         return working[: self.turn.share.ranks]  # the body runs where there are samples
 
     def backward(self, loss: torch.Tensor, which: str | None) -> None:
-        """As `Run.backward`."""
+        """See `Run.backward`."""
         part = self._working("backward(loss)")
         name = self._trained.name(which)
         own = self._trained.among(name)
@@ -80,7 +80,7 @@ class StepTaker:
         weighed.backward(inputs=own)  # type: ignore[no-untyped-call]
 
     def step(self, which: str | None, metrics: Mapping[str, float]) -> bool:
-        """As `Run.step`."""
+        """See `Run.step`."""
         with self._peers.failure_told:
             return self._step(which, metrics)
 
@@ -100,7 +100,7 @@ class StepTaker:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """As `Run.together`."""
+        """See `Run.together`."""
         try:
             yield
         except RuntimeError as error:
@@ -146,8 +146,8 @@ class StepTaker:
             self._peers.taken(turn.before)
 
     def close_turn(self) -> None:
-        """Where a run has several optimisers, its step is taken when the script has stepped what it wants. If
-        an error came up in one of its calls, that optimiser was not: then the samples come again."""
+        """Take the step of a run with several optimisers once the script has stepped those it wants. If an
+        error came up in one of its calls, that optimiser was not: then the samples come again."""
         part, turn, self.part = self.part, self.turn, None
         if part is None or not part.last or turn is None or turn.broken is not None:
             return

@@ -17,11 +17,11 @@ from bftrainer.messages.loop import DEFAULT_GROUP
 
 NAME = "bftrainer"
 _formed: list[Any] = []
-"""The backend for torch to take; empty while no group of ours is the default."""
+"""The backend for torch to take; empty while none of the library's groups is the default."""
 
 
 def install(group: Group) -> None:
-    """Make `group` the default group, in place of an earlier one of ours.
+    """Make `group` the default group, in place of an earlier one.
 
     Raises:
         RuntimeError: the script has made a default group itself.

@@ -23,7 +23,7 @@ from bftrainer.elastic.process.background import calling, start
 FOREVER = timedelta(days=7)
 """The time-out of operations whose waiting `Patience` bounds."""
 LOOK = timedelta(seconds=0.25)
-"""How often a member that waits looks whether that has been too long, or the group has failed."""
+"""Time between a waiting member's checks whether it is late, or the group has failed."""
 
 # A process that a member forks, such as a DataLoader's worker, has none of Gloo's threads. A collection of
 # garbage there would destroy a group of before, which waits for them for ever, or aborts
@@ -35,7 +35,7 @@ class GroupBroken(RuntimeError):  # noqa: N818  a state of the group
 
 
 def lost_peer(error: RuntimeError) -> bool:
-    """Whether an error of `torch.distributed` means that a peer is lost, and not that the call was wrong."""
+    """True if an error of `torch.distributed` means a lost peer, and not a wrong call."""
     return isinstance(error, dist.DistError) or "gloo/transport" in str(error)
 
 
@@ -50,7 +50,7 @@ class Group:
     """
 
     device = torch.device("cpu")
-    """Where tensors must be to be exchanged."""
+    """Device of tensors to exchange."""
     accelerated: Any = None
     """A second backend, for the tensors on `device`; see `AbortableGroup`."""
 
@@ -306,7 +306,7 @@ def attempt(work: Any, timeout: timedelta | None) -> str | None:
 
 
 def late(patience: Patience) -> str:
-    """What is said when a member has waited for too long."""
+    """Message when a member has waited for too long."""
     return (
         f"a member has said nothing for {patience.timeout_s:g} s. If the script was busy there, such as with "
         "an evaluation, put that into `with run.pause():`, or use run.evaluate, or elastic.Run(timeout_s=...)"
@@ -343,7 +343,7 @@ def form(
 
 
 def _addresses(store: Rendezvous) -> set[Address]:
-    """Where the members listen, as far as their entries have arrived."""
+    """Addresses at which the members listen, as far as their entries have arrived."""
     said = [json.loads(entry) for key, entry in store.entries().items() if key.startswith("listens/")]
     return {(host, port) for addresses in said for host, port in addresses}
 

@@ -36,7 +36,7 @@ class Leave(Exception):  # noqa: N818  not an error: an order
 
 
 def is_left_behind(members: tuple[str, ...], published: Published) -> bool:
-    """Whether a group of `members` cannot complete a step any more, judging by a newer membership.
+    """True if a group of `members` cannot complete a step any more, judging by a newer membership.
 
     Either a member is lost, or the same members are published once more, because the group is broken for one
     of them. A worker that learns of it here need not wait for an error of the network, which may never come.
@@ -118,7 +118,7 @@ class Membership:
 
     @property
     def dissolved(self) -> bool:
-        """Whether perhaps no member stays: the published membership is empty, or this worker was stopped."""
+        """True if perhaps no member stays: the published membership is empty, or this worker was stopped."""
         with self._changed:
             return self._stopped or not self._published.members
 
@@ -127,11 +127,11 @@ class Membership:
         return group
 
     def nodes(self, ranks: Collection[int]) -> int:
-        """On how many nodes these ranks of the present group are."""
+        """Number of nodes of these ranks of the present group."""
         return self._entered[1].nodes(ranks) if self._entered is not None else len(ranks)
 
     def busy(self, seconds: float) -> None:
-        """Tell the others, through agents and daemon, that this member is busy for so many seconds at most.
+        """Tell the others, through agents and daemon, that this member is busy for `seconds` at most.
 
         0: not any more. Those that join meanwhile are told, too.
         """
@@ -233,7 +233,7 @@ class Published:
 
     @property
     def size(self) -> int:
-        """How many workers the members run."""
+        """Number of workers that the members run."""
         return sum(self.workers) if self.workers else len(self.members)
 
     def rank(self, node: str, local_rank: int) -> int:
@@ -245,7 +245,7 @@ class Published:
         return sum(self._counts[: self.members.index(node)]) + local_rank
 
     def nodes(self, ranks: Iterable[int]) -> int:
-        """On how many nodes these ranks are."""
+        """Number of nodes of these ranks."""
         return len(self.of_ranks(ranks))
 
     def of_ranks(self, ranks: Iterable[int]) -> set[str]:

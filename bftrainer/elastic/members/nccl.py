@@ -65,7 +65,7 @@ class AbortableGroup(Group):
         self._failing = threading.Lock()  # two threads may notice a loss at once
 
     def fail(self, reason: str) -> None:
-        """As `Group.fail`; the first time, abort the communicator, too."""
+        """See `Group.fail`; the first time, abort the communicator, too."""
         with self._failing:
             first = self.failure is None
             super().fail(reason)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection
 from time import monotonic
 
 TIMEOUT_S = 120.0
-"""How long members wait for one that says nothing, by default."""
+"""Seconds that members wait for a silent one, by default."""
 
 
 class Patience:
-    """Of one member with the others. `timeout_s`: how long it waits for one that is not known to be busy."""
+    """One member's waits for others. `timeout_s`: its longest wait for one not known to be busy."""
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
         self.timeout_s = timeout_s
@@ -20,7 +20,7 @@ class Patience:
         self._ended = float("-inf")  # when one of them was busy for the last time
 
     def heard(self, node: str, seconds: float) -> None:
-        """A member is busy for so many seconds at most; 0: not any more."""
+        """A member is busy for `seconds` at most; 0: not any more."""
         with self._lock:
             if seconds > 0:
                 self._busy[node] = monotonic() + seconds
@@ -33,7 +33,7 @@ class Patience:
             self._busy = {node: until for node, until in self._busy.items() if node in nodes}
 
     def is_over(self, began: float) -> bool:
-        """Whether an exchange that began then (`time.monotonic()`) has waited for too long."""
+        """True if an exchange that began then (`time.monotonic()`) has waited for too long."""
         with self._lock:
             now = monotonic()
             calm = max([began, self._ended, *(min(until, now) for until in self._busy.values())])
@@ -41,12 +41,12 @@ class Patience:
 
 
 SHORT_S = 5.0
-"""What takes no longer is not told."""
+"""Seconds up to which being busy is not reported."""
 
 
 class Occupied:
-    """From `begin` to `end`. `tell` is called with the seconds for which it may last at most, and with 0 when
-    it is over; after a while that is short beside `timeout_s`, for which the others wait anyway."""
+    """A busy time from `begin` to `end`. After a while, short beside `timeout_s`, for which the others wait
+    anyway, it calls `tell` with its longest duration (s), and with 0 when it is over."""
 
     def __init__(self, tell: Callable[[float], None], timeout_s: float) -> None:
         self._tell, self._after_s = tell, min(SHORT_S, timeout_s / 4)
@@ -55,7 +55,7 @@ class Occupied:
         self._is_told = False
 
     def begin(self, seconds: float) -> None:
-        """This member is busy from now on, for so many seconds at most."""
+        """This member is busy from now on, for `seconds` at most."""
         timer = self._timer = threading.Timer(self._after_s, lambda: self._lasts(timer, seconds))
         timer.daemon = True
         timer.start()

@@ -15,7 +15,7 @@ from typing import Any
 import torch.distributed as dist
 
 FORM_TIMEOUT_S = 10.0
-"""How long a member waits for the others' entries, in seconds."""
+"""Seconds that a member waits for the others' entries."""
 
 
 class CalledOff(RuntimeError):  # noqa: N818  an order
@@ -67,7 +67,7 @@ class Rendezvous(dist.Store):  # type: ignore[name-defined, misc]  # torch expor
         return self._entries[key]
 
     def check(self, keys: list[str]) -> bool:
-        """Whether all these entries have arrived."""
+        """True if all these entries have arrived."""
         with self._changed:
             return all(key in self._entries for key in keys)
 

@@ -26,12 +26,12 @@ def open_sockets() -> frozenset[int]:
 
 
 def is_network(fd: int) -> bool:
-    """Whether a descriptor is a socket that leads, or could lead, to another machine."""
+    """True if a descriptor is a socket that leads, or could lead, to another machine."""
     return any(found.family in _NETWORK for found in _copies([fd]))
 
 
 def listening(create: Callable[[], T]) -> tuple[T, frozenset[Address]]:
-    """What `create` returns, and the addresses at which the process listens since."""
+    """Result of `create`, and the addresses at which the process listens since."""
     with _creating:
         before = open_sockets()
         made = create()

@@ -16,7 +16,7 @@ def cuts(length: int, ranks: int) -> list[int]:
 
 
 def overlap(prefix: int, start: int, stop: int) -> int:
-    """How many of the numbers [start, stop) are among the first `prefix`."""
+    """Count of the numbers [start, stop) among the first `prefix`."""
     return max(0, min(prefix, stop) - start)
 
 

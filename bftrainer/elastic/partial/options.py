@@ -38,7 +38,7 @@ class Partial:
             list of modules' names, such as ["layer3", "layer4"], has each begin a part that counts alike.
         lr: "share" as in the paper: a parameter's learning rate is multiplied by the share of the samples
             that gave its gradient; "none": it stays.
-        warmup_steps: so many steps of the run come first in which all workers compute all gradients.
+        warmup_steps: first steps of the run, in which all workers compute all gradients.
         warmup_epochs: the same, in epochs. The longer of both counts.
 
     Raises:

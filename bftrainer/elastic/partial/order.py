@@ -38,7 +38,7 @@ class GradientOrder:
     ends: tuple[float, ...]
 
     def count(self, share: float) -> int:
-        """How many parameters lie in the last `share` of the model; the last part does in any case."""
+        """Number of parameters in the last `share` of the model; always the last part."""
         fitting = bisect_right(self.ends, max(share + ROUNDING, self.ends[0]))
         return len(self.names) if share >= 1.0 else fitting
 

@@ -28,7 +28,7 @@ from bftrainer.elastic.train.update import Update
 PART = "order of gradients"
 """The name of its part of the training state; no part of a script can have it."""
 TRIALS = 3
-"""So many full steps are watched; the first ones of a process are slower, and count as well."""
+"""Full steps to watch; the first ones of a process are slower, and count as well."""
 
 
 class PartialSteps(StepObserver):
@@ -74,7 +74,7 @@ class PartialSteps(StepObserver):
         self._state = state
 
     def step_begins(self, share: RankShare) -> None:
-        """As of `StepObserver`: say what each rank computes."""
+        """See `StepObserver`: say what each rank computes."""
         position = self._state.position
         self._parameters = self._trainable.named()
         if self._names != (names := tuple(self._parameters)):
@@ -95,12 +95,12 @@ class PartialSteps(StepObserver):
         self._trial.before_backward()
 
     def before_average(self, optimizer: str, part: MicroBatch) -> None:
-        """As of `StepObserver`: what was frozen is trained again."""
+        """See `StepObserver`: what was frozen is trained again."""
         self._thaw()
         self._trial.after_backward(part)
 
     def step_taken(self, *, has_state: bool) -> None:
-        """As of `StepObserver`: what was measured in the step counts. Enough of it gives the order."""
+        """See `StepObserver`: what was measured in the step counts. Enough of it gives the order."""
         if self._coming is None:
             return
         self._watched.append([(index / has, s / has) for index, s, has in self._coming])
@@ -113,13 +113,13 @@ class PartialSteps(StepObserver):
     # the averaging of a step
 
     def begin(self, group: Group, weight: float, only: int | None = None) -> None:
-        """As `Averaging.begin`."""
+        """See `Averaging.begin`."""
         self._group, self._weight = group, weight
         self._flat.begin(group, weight, only)
 
     @contextlib.contextmanager
     def micro_batch(self, *, last: bool) -> Iterator[None]:
-        """As `Averaging.micro_batch`: what lies before this worker's part is frozen within."""
+        """See `Averaging.micro_batch`: what lies before this worker's part is frozen within."""
         self._frozen = [p for name in self._before if (p := self._parameters[name]).requires_grad]
         for p in self._frozen:
             p.requires_grad_(False)
@@ -129,7 +129,7 @@ class PartialSteps(StepObserver):
             self._thaw()
 
     def absent(self) -> None:
-        """As `Averaging.absent`: a missing gradient counts as zeros."""
+        """See `Averaging.absent`: a missing gradient counts as zeros."""
 
     def _thaw(self) -> None:
         for p in self._frozen:
@@ -137,7 +137,7 @@ class PartialSteps(StepObserver):
         self._frozen = []
 
     def finish(self, name: str) -> None:
-        """As `Averaging.finish`; each parameter's mean is over the workers that have computed it."""
+        """See `Averaging.finish`; each parameter's mean is over the workers that have computed it."""
         self._update.shares = {}
         if self._counts is not None and self._order is not None:
             self._finish_partial(self._order, self._counts)

@@ -89,8 +89,8 @@ class TrialWatch:
         self._forget()
 
     def read(self, parameters: Mapping[str, torch.Tensor]) -> list[tuple[float, float]]:
-        """Of each parameter the number, in the order of completion, and the seconds of the backward pass
-        after which its gradient was complete. One that has got none counts as the last."""
+        """Number of each parameter, in the order of completion, and the seconds of the backward pass after
+        which its gradient was complete. One without a gradient counts as the last."""
         begun = self._begun
         self.close()
         times = _seconds(begun, [*self._completed.values()])
@@ -159,7 +159,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _clock(parameter: torch.Tensor) -> Callable[[], Any]:
-    """What tells the time: on a GPU it is that of the GPU's own work."""
+    """Clock: on a GPU, of the GPU's own work."""
     if not parameter.is_cuda:
         return time.perf_counter
 
@@ -172,7 +172,7 @@ def _clock(parameter: torch.Tensor) -> Callable[[], Any]:
 
 
 def _seconds(begun: Any, marks: list[Any]) -> list[float]:
-    """What has passed at each mark since the beginning; where that is unknown, since the first mark."""
+    """Seconds at each mark since the beginning; where that is unknown, since the first mark."""
     if not marks:
         return []
     since = marks[0] if begun is None else begun

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 MOST_S = 5.0
-"""The interpreter waits so long for calls under way. A call to a peer that is gone may never return, which
+"""Seconds to wait at exit for calls under way. A call to a peer that is gone may never return, which
 does no harm."""
 _changed = threading.Condition()
 _under_way = 0

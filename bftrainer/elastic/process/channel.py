@@ -29,7 +29,7 @@ _have_orders: set[int] = set()  # processes, as a forked child has the memory of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What the agent tells a worker at its start."""
+    """The agent's message to a worker at its start."""
 
     fd: int  # of the connection to the agent
     trainer: int
@@ -46,7 +46,7 @@ class Orders:
     n_max: int = 0
     sizes: Sequence[int] = ()  # all that it allows, if it lists them
     multiple_of: int = 1  # otherwise only these
-    max_metrics: int = 100  # so many names of figures the daemon keeps
+    max_metrics: int = 100  # names of figures that the daemon keeps
     name: str = ""  # the trainer's
     folder: str = ""  # the trainer's own
     socket: int = 0  # the inode of the connection, by which it is known again; 0: not told
@@ -91,7 +91,7 @@ class Orders:
         return [n * self.local_size for n in nodes]
 
     def _is_connected(self) -> bool:
-        """Whether the descriptor is that of the connection: in another program's child it may be any file."""
+        """True if the descriptor is the connection's: in another program's child it may be any file."""
         try:
             found = os.fstat(self.fd)
         except OSError:

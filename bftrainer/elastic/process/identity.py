@@ -1,4 +1,4 @@
-"""To which trainer a process belongs, and its place on its node."""
+"""The trainer to which a process belongs, and its place on its node."""
 
 from __future__ import annotations
 
@@ -34,13 +34,12 @@ class Identity:
 
     @property
     def local_size(self) -> int:
-        """How many processes train on this node: one for each of its devices, or as the spec says."""
+        """Number of processes that train on this node: one for each device, or as the spec says."""
         return self._orders.local_size if self._orders else 1
 
     @property
     def device(self) -> torch.device:
-        """Where this process computes: its own GPU, by the number under which it sees it; without any, the
-        CPU."""
+        """Device of this process: its own GPU, by the number under which it sees it; without any, the CPU."""
         import torch  # noqa: PLC0415  scripts that attach may do without
 
         own = self._orders.device if self._orders else 0

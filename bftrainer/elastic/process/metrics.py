@@ -73,8 +73,8 @@ def counts(**given: float) -> dict[str, int]:
 
 
 class CountSpeed:
-    """Of one membership. A script need not count after every step: the speed is that between two moments at
-    which the count of samples went up, and stays so until the next."""
+    """Speed of one membership. A script need not count after every step: the speed is that between two
+    moments at which the count of samples went up, and stays so until the next."""
 
     def __init__(self) -> None:
         self._last: dict[str, int] | None = None

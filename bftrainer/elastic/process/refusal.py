@@ -14,15 +14,15 @@ from types import TracebackType
 
 
 class RefusedError(ValueError):
-    """What the script asks for would go wrong on nodes that come and go: the message says what, and what to
-    do instead."""
+    """The script's request would go wrong on nodes that come and go: the message says why, and the
+    remedy."""
 
 
 _tell: Callable[[str], None] | None = None
 
 
 def tell_of_refusals(tell: Callable[[str], None]) -> None:
-    """From now on, call `tell` with the message of a refusal that ends this process, before it is printed.
+    """Call `tell`, from now on, with the message of a refusal that ends this process, before it is printed.
     The last call counts."""
     global _tell  # noqa: PLW0603  a process has one script
     if _tell is None:

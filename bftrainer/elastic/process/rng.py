@@ -26,6 +26,6 @@ def reseed(seed: int, step: int, rank: int) -> None:
 
 
 def reseed_here(step: int, rank: int) -> None:
-    """As `reseed`, with the seed that PyTorch has in this process: a script that seeds itself, and goes on at
-    a step in a new process, would draw the numbers of its first steps once more."""
+    """Like `reseed`, with the seed that PyTorch has in this process: a script that seeds itself, and goes on
+    at a step in a new process, would draw the numbers of its first steps once more."""
     reseed(torch.initial_seed() % 2**63, step, rank)

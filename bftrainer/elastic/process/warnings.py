@@ -10,9 +10,9 @@ from types import FrameType
 LIBRARIES = ("bftrainer", "torch")
 KEEP = 3
 LONGEST = 500
-"""A warning in a report has at most so many characters; the log has all of it."""
+"""Characters of a warning in a report, at most; the log has all of it."""
 ENDING = 30
-"""Of a longer one so many characters of its end are kept, which has the id."""
+"""Characters to keep of a longer one's end, which has the id."""
 
 _last: list[str] = []  # of this process, the latest last
 
@@ -53,7 +53,7 @@ def script_frame() -> tuple[FrameType | None, int]:
 
 
 def is_of_a_library(frame: FrameType) -> bool:
-    """Whether a frame runs code of this library or of PyTorch."""
+    """True if a frame runs code of this library or of PyTorch."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] in LIBRARIES
 
 
@@ -76,5 +76,5 @@ def note(text: str) -> None:
 
 
 def begun(step: int) -> str:
-    """What is noted where a training begins, at a step of a checkpoint or at 0."""
+    """Note for a training that begins, at a step of a checkpoint or at 0."""
     return f"resumed from step {step}" if step else "begins anew: there is no checkpoint"

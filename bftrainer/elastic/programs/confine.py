@@ -10,7 +10,7 @@ from pathlib import Path
 
 MB = 1 << 20
 NICE = 5
-"""How far such a process steps back where others want to compute."""
+"""Niceness of such a process, which yields to others that want to compute."""
 LOG_BYTES = 4 * MB
 """No file that it writes, its log, grows beyond this."""
 
@@ -30,7 +30,7 @@ def confine(*, memory_mb: int, descriptors: int) -> None:
 
 
 def is_full(memory_mb: int) -> bool:
-    """Whether a process that `confine` has bound has used nine tenths of its memory or its descriptors: soon
+    """True if a process that `confine` has bound has used nine tenths of its memory or its descriptors: soon
     it can serve nobody, and what fills it may be anybody's."""
     memory, _ = resource.getrlimit(resource.RLIMIT_DATA)
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -49,6 +49,6 @@ def _at_most(kind: int, most: int) -> None:
 
 
 def _data_bytes() -> int:
-    """What counts for RLIMIT_DATA now."""
+    """Bytes that count for RLIMIT_DATA now."""
     found = re.search(r"^VmData:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0

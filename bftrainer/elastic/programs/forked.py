@@ -24,7 +24,7 @@ from bftrainer.files import held
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a forked process is to become."""
+    """Task of a forked process."""
 
     title: str  # what the process table shows
     words: list[str]  # the command after the interpreter
@@ -112,7 +112,7 @@ def _set(environ: dict[str, str], channel: int, slots: list[int]) -> None:
 
 
 class Ending:
-    """How a forked process ends: like any other, but before the interpreter destroys its modules.
+    """Ends a forked process like any other, but before the interpreter destroys its modules.
 
     That would copy all memory which it shares with the warm process. It takes 0.4 s instead of 0.05 on an
     idle core, while a main job may wait for the node.

@@ -60,7 +60,7 @@ def import_for(script: str) -> None:
 
 
 def _has_opened_a_device() -> bool:
-    """Whether a driver is open, for instance to ask what a GPU can do: PyTorch need not know of it, and a
+    """True if a driver is open, for instance to ask what a GPU can do: PyTorch need not know of it, and a
     fork cannot use the GPU then."""
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # the descriptor by which the folder itself was read
@@ -117,7 +117,7 @@ def _imported(path: Path) -> list[tuple[str, list[str]]]:
 
 
 def is_installed(package: str) -> bool:
-    """Whether a top-level package is installed with this interpreter, and can be imported before a fork."""
+    """True if a top-level package is installed with this interpreter, and can be imported before a fork."""
     if package in _NOT_BEFORE_FORK:
         return False
     try:

@@ -32,7 +32,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]  # exported
 from bftrainer.elastic.programs.confine import confine, is_full
 
 CHECK_S = 0.2
-"""How often a store's process looks at its memory, in seconds."""
+"""Seconds between a store's checks of its memory."""
 FULL = 75
 """The exit code of a store whose memory or connections were used up."""
 _PR_SET_PDEATHSIG = 1

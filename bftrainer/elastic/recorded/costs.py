@@ -14,15 +14,15 @@ from bftrainer.elastic.train.sampler import RankShare
 from bftrainer.elastic.train.trained import Trained
 
 LOOK_EVERY = 4
-"""The bytes that a forward pass keeps are counted in each of so many steps: that takes time of its own."""
+"""Steps between counts of the bytes that a forward pass keeps: counting takes time of its own."""
 
 
 class StepCosts(StepObserver):
     """Notes a step's processor time, what its forward pass keeps, and for how many numbers it has gradients.
 
     Args:
-        write: is given what a step has cost, by names.
-        cut: the run ends after so many steps.
+        write: called with a step's costs, by names.
+        cut: steps after which the run ends.
     """
 
     run: Any = None

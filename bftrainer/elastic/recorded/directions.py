@@ -15,14 +15,14 @@ DIRECTIONS, CUT, RECORD = "directions.json", "cut", "record"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directions:
-    """What is to happen in one run. Steps count from 1, over the whole training; ranks from 0.
+    """Interventions in one run. Steps count from 1, over the whole training; ranks from 0.
 
     `holds`: after these steps all processes wait until the conductor releases them. `kills`: (step, rank) of
     processes that kill themselves after a step, each once. `kill_at_end`: rank 0 kills itself, once, when its
-    script has ended after so many steps; 0: never. `noise`: "rounding" adds to gradients what another order
-    of sums would; "seed" sets the random numbers anew when training begins. `least` and `most_s`: the first
-    run is cut after so many steps if it has then trained for so long; `cut`: this run ends after so many.
-    `costs`: what steps cost is noted, and nothing else.
+    script has ended after this many steps; 0: never. `noise`: "rounding" adds to gradients what another order
+    of sums would; "seed" resets the random numbers when training begins. `least` and `most_s`: the first run
+    is cut after `least` steps if it has then trained for `most_s`; `cut`: this run ends after that many steps.
+    `costs`: steps' costs are noted, and nothing else.
     """
 
     holds: Sequence[int] = ()

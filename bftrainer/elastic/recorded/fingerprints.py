@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 ELEMENTS = 65_536
-"""So many elements of a tensor count for its fingerprint, from all over it."""
+"""Elements of a tensor that count for its fingerprint, from all over it."""
 PROJECTIONS = 3
 """Sums with random signs: the difference of two tensors shows in each, on average as large as it is."""
 ENTRIES = 4_096
-"""So many elements of a tensor are kept in the end."""
+"""Elements of a tensor to keep in the end."""
 ROWS = 2_048
-"""So many samples of a step are noted."""
+"""Samples of a step to note."""
 DIGITS = 7
 
 
@@ -29,7 +29,7 @@ def fingerprint(tensor: torch.Tensor) -> list[float]:
 
 
 def some(tensor: torch.Tensor, most: int) -> torch.Tensor:
-    """At most so many elements of a tensor, from all over it, on the CPU."""
+    """At most `most` elements of a tensor, from all over it, on the CPU."""
     whole = getattr(tensor, "to_local", lambda: tensor)()
     flat = whole.detach().reshape(-1)
     flat = flat[:: -(-len(flat) // most)] if len(flat) > most else flat

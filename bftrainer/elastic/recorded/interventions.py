@@ -16,19 +16,19 @@ from bftrainer.elastic.recorded.directions import CUT, Directions, held_of, rele
 
 TICK_S = 0.005
 LONGEST_HOLD_S = 100.0
-"""A process that nobody releases goes on after so long."""
+"""Seconds after which a process that nobody releases goes on."""
 ULPS = 2.0
 """Rounding that another order of sums would leave in a gradient, in units of its precision."""
 OTHER_SEED = 20_011
 
 
 def is_to_die(told: Directions, folder: Path, step: int, rank: int) -> bool:
-    """Whether this rank is to be killed after a step; once only."""
+    """True if this rank must be killed after a step; once only."""
     return any(step == at and rank == who and _once(folder / f"killed-{at}-{who}") for at, who in told.kills)
 
 
 def is_to_die_in_the_end(told: Directions, folder: Path, step: int, rank: int) -> bool:
-    """Whether this rank is to be killed when its script has ended; once only."""
+    """True if this rank must be killed when its script has ended; once only."""
     is_done = 0 < told.kill_at_end <= step
     return is_done and rank == 0 and _once(folder / "killed-at-end")
 
@@ -50,7 +50,7 @@ def hold(told: Directions, folder: Path, step: int, rank: int) -> None:
 
 
 def is_cut(told: Directions, folder: Path, step: int, trained_s: float) -> bool:
-    """Whether the run ends after a step, before its script does."""
+    """True if the run ends after a step, before its script does."""
     is_long = bool(told.least) and step >= told.least and trained_s > told.most_s
     if not is_long and (told.cut is None or step < told.cut):
         return False
@@ -60,7 +60,7 @@ def is_cut(told: Directions, folder: Path, step: int, trained_s: float) -> bool:
 
 
 def draw_other_numbers() -> None:
-    """Set the random numbers anew that scripts draw, from another seed."""
+    """Reseed the random numbers that scripts draw, with another seed."""
     torch.manual_seed(OTHER_SEED)
     np.random.seed(OTHER_SEED)
     random.seed(OTHER_SEED)

@@ -48,13 +48,13 @@ def harmless(method: Method) -> Method:
 
 
 class StepRecorder:
-    """Records the process in which it is first asked; a process that is forked from it begins anew."""
+    """Records the process in which it is first asked; a process forked from it starts a new record."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, in a new process."""
+        """Start a new record, in a new process."""
         self.is_off = VARIABLE not in os.environ and "BFTRAINER_WORKER" not in os.environ
         self._file: Any = None
         self._folder, self._directions = Path(), Directions()
@@ -79,7 +79,7 @@ class StepRecorder:
         self._generator = torch.Generator()
 
     def forked(self) -> None:
-        """Begin anew in a process that was forked. From a warm one, it gets random numbers of its own, as a
+        """Start a new record in a forked process. From a warm one, it gets random numbers of its own, as a
         process that was started afresh draws without a seed."""
         was_warm = self._file is None
         self.forget()
@@ -96,13 +96,13 @@ class StepRecorder:
 
     @harmless
     def enters(self, run: Any) -> None:
-        """As `Watcher.enters`."""
+        """See `Watcher.enters`."""
         self._run = run
         self._begin()
 
     @harmless
     def said(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """As `Watcher.said`."""
+        """See `Watcher.said`."""
         self._is_aside |= kind == "aside"
         if kind in ("kv", "busy", "aside"):
             return
@@ -116,7 +116,7 @@ class StepRecorder:
 
     def _note_broken(self) -> None:
         """This rank has not taken the step: its samples come again. Or others have taken it before they lost
-        the member: then this rank gets their state, and its samples are part of the step all the same."""
+        the member: then this rank gets their state, and its samples are part of the step anyway."""
         if self._rows and self._run is not None:
             rank, size, _ = _place(self._run)
             self._write("broken", at=self._position() + 1, rank=rank, size=size, rows=self._rows)
@@ -298,12 +298,12 @@ class StepRecorder:
 
 
 class CostRecorder(StepRecorder):
-    """As `StepRecorder`; where directions ask for what steps cost, it records that alone."""
+    """Like `StepRecorder`; where directions ask for steps' costs, it records these alone."""
 
     _costs: Any = None
 
     def observers(self, trained: Any) -> Sequence[Any]:
-        """As `Watcher.observers`."""
+        """See `Watcher.observers`."""
         is_asked = self._is_asked()
         if self.is_off:
             return ()

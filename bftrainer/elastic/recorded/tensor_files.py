@@ -24,7 +24,7 @@ UNREADABLE = (
     pickle.UnpicklingError,
 )
 MOST = 5_000
-"""So many values of a file are printed."""
+"""Values of a file to print."""
 
 
 def contents(path: Path) -> dict[str, Any]:

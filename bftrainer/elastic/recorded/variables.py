@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 MOST = 200
-"""So many numbers of a script are noted."""
+"""Numbers of a script to note."""
 
 
 class Variables:

@@ -23,15 +23,15 @@ class Nobody:
     """Watches nothing."""
 
     def enters(self, run: Any) -> None:
-        """As `Watcher.enters`."""
+        """See `Watcher.enters`."""
 
     def observers(self, trained: Any) -> Sequence[Any]:
-        """As `Watcher.observers`."""
+        """See `Watcher.observers`."""
         return ()
 
     def said(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """As `Watcher.said`."""
+        """See `Watcher.said`."""
 
 
 watching: Watcher = Nobody()
-"""Of this process. The recorder sets itself here."""
+"""Watcher of this process. The recorder sets itself here."""

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 
 SPARE = 256 * 1024 * 1024
-"""So many bytes are left to the script: snapshots take only memory that is free beyond them."""
+"""Bytes left to the script: snapshots take only memory that is free beyond them."""
 ROUND = 1024 * 1024
-"""The memory grows by so many bytes at least: the next snapshot may be a little larger."""
+"""Bytes by which the memory grows, at least: the next snapshot may be a little larger."""
 PORTABLE = 1
-"""Of `cudaHostRegister`: all GPUs of the process may use the memory."""
+"""Flag of `cudaHostRegister`: all GPUs of the process may use the memory."""
 STEP = 64 * 1024 * 1024
-"""So many bytes are made ready at once, in the background."""
+"""Bytes to make ready at once, in the background."""
 
 
 class SharedMemory:
@@ -29,11 +29,11 @@ class SharedMemory:
         self._is_pinned = False
 
     def has_room(self, nbytes: int) -> bool:
-        """Whether the memory is there already, or the machine and the pilot have it free."""
+        """True if the memory is there already, or the machine and the pilot have it free."""
         return nbytes <= len(self._bytes) or nbytes - len(self._bytes) + SPARE <= free_bytes()
 
     def prepare(self, nbytes: int, *, pinned: bool) -> None:
-        """Take so much memory now: the first use of a page costs as much as the copy. For the background."""
+        """Take `nbytes` now: the first use of a page costs as much as the copy. For the background."""
         grown = self.of(nbytes)
         for start in range(0, nbytes, STEP):
             grown[start : start + STEP].zero_()
@@ -75,7 +75,7 @@ def free_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup"
 
 
 def _of_group(root: Path, path: str, limit: str, usage: str) -> list[int]:
-    """What a control group and those above it have left. Pages of files that can be dropped count as free."""
+    """Bytes left in a control group and those above it. Pages of files that can be dropped count as free."""
     found = []
     group = root / path.lstrip("/")
     for folder in (group, *group.parents):

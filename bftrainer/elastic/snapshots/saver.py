@@ -27,7 +27,7 @@ from bftrainer.elastic.state.staging import Staging
 from bftrainer.elastic.state.training_state import TrainingState
 
 AROUND = 1024
-"""So many bytes a tensor may need in a file besides its own."""
+"""Bytes that a tensor may need in a file besides its own."""
 
 
 class Saver:
@@ -51,13 +51,13 @@ class Saver:
 
     @property
     def busy(self) -> bool:
-        """Whether a checkpoint is being written in the background, or memory for one is made ready."""
+        """True if a checkpoint is being written in the background, or memory for one is made ready."""
         is_preparing = self._preparing is not None and self._preparing.is_alive()
         return is_preparing or len(self._free) < len(self._memory)
 
     @property
     def error(self) -> str:
-        """Why the last checkpoint could not be written; empty if it could."""
+        """Reason why the last checkpoint could not be written; empty if it could."""
         return self._error or self._checkpoints.error
 
     def prepare(self) -> None:

@@ -25,10 +25,10 @@ from bftrainer.elastic.state.staging import Staging
 from bftrainer.elastic.state.training_state import TrainingState
 
 AHEAD = 2
-"""So many messages are under way at once, and a chunk has at least so many."""
+"""Messages under way at once; a chunk has at least this number."""
 GUESS = 1024 * 1024 * 1024
-"""What a chunk has, as long as none has been sent: bytes. With too much, small parts are packed in vain once;
-with too little, the newcomer waits for another step."""
+"""Bytes of the first chunk. With too much, small parts are packed in vain once; with too little, the newcomer
+waits for another step."""
 
 
 class Passage:
@@ -42,7 +42,7 @@ class Passage:
         self.offset = offset
         self.bytes = 0
         self.chunk_bytes = GUESS
-        """What the last chunk had."""
+        """Bytes of the last chunk."""
         self._group, self._state, self._source, self._sink = group, state, source, sink
         self._total = sum(p.numel() for p in state.parameters())
         self._most = message_bytes(group, state)
@@ -52,11 +52,11 @@ class Passage:
 
     @property
     def is_over(self) -> bool:
-        """Whether all of the bulk is known here."""
+        """True if all of the bulk is known here."""
         return self.offset == self._total
 
     def left_bytes(self) -> int:
-        """What is still to come of the bulk."""
+        """Bytes of the bulk still to come."""
         return bytes_from(self._state, self.offset)
 
     def open(self) -> None:
@@ -176,10 +176,10 @@ MESSAGE = 1024 * 1024
 with NCCL."""
 LARGE_MESSAGE = 8 * MESSAGE
 PER_MODEL = 50
-"""On the gradients' own connection the parameters have so many messages. Gradients are as large, and wait for
+"""Messages of the parameters on the gradients' own connection. Gradients are as large, and wait for
 two or three of these: for a few hundredths of the time that they need themselves."""
 APART = 64 * 1024
-"""Pieces of so many bytes travel by themselves: below, an operation more costs more than a copy."""
+"""Bytes from which a piece travels by itself: below, an operation more costs more than a copy."""
 
 
 def message_bytes(group: Group, state: TrainingState) -> int:
@@ -225,7 +225,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What travels at once."""
+    """A part of the state that travels at once."""
 
     pieces: tuple[Piece, ...]  # large ones first
     end: int  # the element of the bulk after the last
@@ -236,7 +236,7 @@ class Message:
         return sum(piece.nbytes for piece in self.pieces)
 
     def parcel(self, memory: torch.Tensor) -> Parcel:
-        """How it travels, with the help of memory that has room for all of it and a byte."""
+        """Packs it for travel, in memory that has room for all of it and a byte."""
         copied, travels, start, rest = [], [], 0, 0
         for piece in self.pieces:
             place = memory[start : start + piece.nbytes]

@@ -102,7 +102,7 @@ class Checkpoints:
         incomplete.
 
         Raises:
-            CheckpointError: there are checkpoints, but none can be read. To start anew would lose the work
+            CheckpointError: there are checkpoints, but none can be read. Starting over would lose the work
             silently.
         """
         if not self._directory.is_dir():
@@ -190,7 +190,7 @@ def _numbers(path: Path) -> tuple[int, int]:
 
 
 def _base_of(mark: Path, trainer: str) -> int | None:
-    """What a trainer's generations are counted from in a directory that is its own; None: it is not."""
+    """Offset of a trainer's generations in its own directory; None if it is not its own."""
     try:
         said = json.loads(read_text(mark, MOST_KB))
         return int(said["base"]) if said["trainer"] == trainer else None

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StateTransfer:
-    """What it took to stream the state to a newcomer."""
+    """Costs of streaming the state to a newcomer."""
 
     bytes: int
     seconds: float
@@ -40,17 +40,17 @@ class HandOver:
     def __init__(self, state: TrainingState, *, streams: bool, resume: Callable[[], bool]) -> None:
         self.has_state = False
         self.is_torn = False
-        """Whether part of the state that the script built is overwritten, and no complete one has arrived."""
+        """True if part of the script's state is overwritten, and no complete one has arrived."""
         self.working: tuple[int, ...] = (0,)
         """The ranks that have the state: they share the samples."""
         self._state, self._streams, self._resume = state, streams, resume
         self._stream: Stream | None = None
-        self._partial = (0, 0)  # of an incomplete state: at this count, so many elements are known
+        self._partial = (0, 0)  # of an incomplete state: count of its steps, and known elements
         self._began = 0.0
 
     @property
     def is_complete(self) -> bool:
-        """Whether this rank has the whole state; a shadow has it from the last chunk on."""
+        """True if this rank has the whole state; a shadow has it from the last chunk on."""
         return self.has_state or (self._stream is not None and self._stream.is_complete)
 
     def enter(self, group: Group, *, is_stopped: bool = False, waited_s: float = 0.0) -> Roll:
@@ -61,7 +61,7 @@ class HandOver:
 
         Raises:
             GroupBroken: a member was lost meanwhile.
-            TornError: no rank has a state, there is no checkpoint, and this rank cannot start anew.
+            TornError: no rank has a state, there is no checkpoint, and this rank cannot start over.
         """
         self.close()
         count = self._state.count if self.has_state else None
@@ -148,4 +148,4 @@ class HandOver:
 
 
 class TornError(RuntimeError):
-    """This process can neither go on nor start anew: a new process has to take its place."""
+    """This process can neither go on nor start over: a new process has to take its place."""

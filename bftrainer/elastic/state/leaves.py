@@ -14,11 +14,11 @@ from torch.nn.utils.parametrizations import _SpectralNorm
 from bftrainer.elastic.state.parts import UNSAVED
 
 SAMPLED = 64
-"""About so many elements of every tensor are compared."""
+"""Elements of every tensor to compare, about."""
 ROUNDING = 1e-4
-"""Tensors may differ by so much of their largest element: nodes of different hardware round otherwise."""
+"""Share of their largest element by which tensors may differ: other hardware rounds otherwise."""
 EXACT = 1e-9
-"""Numbers may differ by so much of their value."""
+"""Share of their value by which numbers may differ."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def to_bytes(value: Any) -> torch.Tensor:
 
 
 def from_bytes(data: torch.Tensor) -> Any:
-    """What `to_bytes` was given, with its tensors on the CPU.
+    """Restore the argument of `to_bytes`, with its tensors on the CPU.
 
     Raises:
         StateError: see `unpickle`.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """How far training is: steps taken, samples used, and where in which epoch's permutation.
+    """Progress of training: steps taken, samples used, and the place in an epoch's permutation.
 
     `gained` is what steps with larger batches than the initial one count beyond one each, where the batch
     adapts.

@@ -15,8 +15,8 @@ import torch
 
 
 class Staging:
-    """Of one state, in pieces of `size` bytes at most. `follow` is for the training's thread, all else for
-    one other.
+    """Copies of one state, in pieces of `size` bytes at most. `follow` is for the training's thread, all else
+    for one other.
     """
 
     def __init__(self, tensors: Iterable[torch.Tensor], size: int = 0) -> None:
@@ -31,11 +31,11 @@ class Staging:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the memory is pinned: a part of the state is on a GPU."""
+        """True if the memory is pinned: a part of the state is on a GPU."""
         return bool(self._streams)
 
     def memory(self, nbytes: int) -> torch.Tensor:
-        """Memory for so many bytes, of what was given back if possible."""
+        """Memory for `nbytes` bytes, reused if possible."""
         if not self._free:
             self._free.append(torch.empty(self._size, dtype=torch.uint8, pin_memory=self.is_pinned))
         whole = self._free.pop()
@@ -47,7 +47,7 @@ class Staging:
         self._free.append(self._lent.pop(memory.data_ptr()))
 
     def follow(self) -> None:
-        """What is copied from now on comes after all that the training has queued so far."""
+        """Order all further copies after the work that the training has queued so far."""
         for stream in self._streams:
             stream.wait_stream(torch.cuda.current_stream(stream.device))
 

@@ -32,7 +32,7 @@ from bftrainer.elastic.state.training_state import TrainingState
 
 @dataclass(frozen=True, slots=True)
 class Roll:
-    """Which ranks have the state when a group is entered."""
+    """Ranks that have the state when a group is entered."""
 
     latest: int | None  # the count of the latest state; None: no rank has a state
     working: tuple[int, ...]  # the ranks that have it
@@ -45,8 +45,8 @@ class Roll:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What a rank says of itself: the count of steps of its state (None: it has none), (count, elements) of
-    an incomplete one, whether it knows that the run ends, and for how long it has stood still (s)."""
+    """A rank's report on itself: the count of steps of its state (None: it has none), (count, elements) of an
+    incomplete one, whether it knows that the run ends, and for how long it has stood still (s)."""
 
     state: int | None
     partial: tuple[int, int] = (0, 0)
@@ -100,9 +100,9 @@ def links(working: Sequence[int], shadows: Sequence[int], rank: int) -> tuple[in
 
 
 LIKELY = 4.0
-"""If no more is left than so many times what the last chunk had, the next is prepared to be the last."""
+"""Multiple of the last chunk: if no more is left, the next is prepared to be the last."""
 FALSE, LACKS, COMPLETE = -1, 0, 1
-"""What a rank says of its shadow's state; the lowest of all ranks counts."""
+"""Verdicts of a rank on its shadow's state; the lowest of all ranks counts."""
 
 
 class Stream:
@@ -115,7 +115,7 @@ class Stream:
     def __init__(self, group: Group, state: TrainingState, roll: Roll) -> None:
         self.working, self.shadows = roll.working, roll.lacking
         self.is_complete = False
-        """Whether a shadow has received all, and it is the same as the members' state."""
+        """True if a shadow has received all, and it is the same as the members' state."""
         self._group, self._state = group, state
         self._source, self._sink = links(roll.working, roll.lacking, group.rank)
         self._passage = Passage(group, state, self._source, self._sink, roll.offset)
@@ -128,12 +128,12 @@ class Stream:
 
     @property
     def known(self) -> int:
-        """How many elements of the bulk this rank has received and kept exact."""
+        """Number of elements of the bulk that this rank has received and kept exact."""
         return 0 if self._is_false else self._passage.offset
 
     @property
     def bytes(self) -> int:
-        """How many bytes this rank has passed on or received."""
+        """Bytes that this rank has passed on or received."""
         return self._passage.bytes
 
     def begin(self) -> None:
@@ -151,7 +151,7 @@ class Stream:
             self._jobs.put(lambda: self._passage.blob(small))
 
     def outcome(self) -> int:
-        """What all ranks have found in the step before: `COMPLETE`, or a shadow lacks something, or `FALSE`.
+        """Verdict of all ranks in the step before: `COMPLETE`, or a shadow lacks something, or `FALSE`.
 
         Raises:
             GroupBroken: a member was lost.
@@ -200,7 +200,7 @@ class Stream:
             self._verdict = (verdict, self._group.begin_all_reduce(verdict, dist.ReduceOp.MIN))
 
     def _received(self) -> int:
-        """Whether this shadow has the state, now that a chunk has arrived."""
+        """Verdict on this shadow's state, now that a chunk has arrived."""
         if self._closing is None:
             return COMPLETE if self.is_complete else LACKS
         closing, self._closing = from_bytes(self._closing), None

@@ -52,7 +52,7 @@ STREAM_FROM = 4 * 1024 * 1024
 
 
 LARGE = 1024 * 1024
-"""Parts of a script with so many bytes are sent once, when a stream closes."""
+"""Bytes from which a script's parts are sent once, when a stream closes."""
 
 
 class Stateful(Protocol):
@@ -117,7 +117,7 @@ class TrainingState:
         return copied
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Take over a snapshot. A part that it lacks starts anew, with a warning.
+        """Take over a snapshot. A part that it lacks starts over, with a warning.
 
         Raises:
             ReplicasDiffer: it is of another data set.
@@ -194,7 +194,7 @@ class TrainingState:
 
     @property
     def streams(self) -> bool:
-        """Whether the bulk can be handed over in chunks while others train on, and is large enough for that.
+        """True if the bulk can be handed over in chunks while others train on, and is large enough for that.
 
         Optimisers of your own that treat every element by itself declare it by an attribute
         `elementwise = True`. The answer is the same on all nodes that run the same script.

@@ -29,13 +29,13 @@ class Averaging(Protocol):
     """One step is: `begin`, the micro-batches each within `micro_batch`, or else `absent`, then `finish`."""
 
     model: torch.nn.Module
-    """What the script calls in the forward pass."""
+    """Model that the script calls in the forward pass."""
     needs_batch: bool
-    """Whether a rank without samples has to work on a stand-in for a batch."""
+    """True if a rank without samples must work on a stand-in for a batch."""
     averages: bool
-    """Whether the run averages the gradients, not the script."""
+    """True if the run averages the gradients, not the script."""
     overlaps: bool
-    """Whether it does so during the backward pass."""
+    """True if it does so during the backward pass."""
     watch: Watch | None
     """Shown this rank's own gradients before they are averaged with others'."""
     sums: torch.Tensor | None
@@ -86,7 +86,7 @@ class Flat:
         self.sums: torch.Tensor | None = None
 
     def begin(self, group: Group, weight: float, only: int | None = None) -> None:
-        """As `Averaging.begin`."""
+        """See `Averaging.begin`."""
         self._group, self._weight, self._only = group, weight, only
         if group.size > 1:
             self._parameters = self._averaged()
@@ -96,14 +96,14 @@ class Flat:
         return found if self._among is None else [p for p in found if id(p) in self._among]
 
     def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[None]:
-        """As `Averaging.micro_batch`: nothing to do around one."""
+        """See `Averaging.micro_batch`: nothing to do around one."""
         return contextlib.nullcontext()
 
     def absent(self) -> None:
-        """As `Averaging.absent`: a missing gradient counts as zeros."""
+        """See `Averaging.absent`: a missing gradient counts as zeros."""
 
     def finish(self, name: str) -> None:
-        """As `Averaging.finish`."""
+        """See `Averaging.finish`."""
         if self._group.size > 1:
             self.put(self.exchanged())
 
@@ -218,20 +218,20 @@ class Each:
         self._early: dict[str, tuple[Own, torch.Tensor]] = {}
 
     def begin(self, group: Group, weight: float, only: int | None = None) -> None:
-        """As `Averaging.begin`. Others' stand-ins say which parameters have a gradient, too."""
+        """See `Averaging.begin`. Others' stand-ins say which parameters have a gradient, too."""
         self._group, self._early = group, {}
         for flat in self._flats.values():
             flat.begin(group, weight)
 
     def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[None]:
-        """As `Averaging.micro_batch`: nothing to do around one."""
+        """See `Averaging.micro_batch`: nothing to do around one."""
         return contextlib.nullcontext()
 
     def absent(self) -> None:
-        """As `Averaging.absent`: never the case."""
+        """See `Averaging.absent`: never the case."""
 
     def finish(self, name: str) -> None:
-        """As `Averaging.finish`. It does not fail where the means have come with another optimiser's."""
+        """See `Averaging.finish`. It does not fail where the means have come with another optimiser's."""
         if self._group.size == 1:
             return
         early = self._early.pop(name, None)
@@ -252,7 +252,7 @@ class Each:
         return means
 
     def _has_changed(self, name: str, own: Own) -> bool:
-        """Whether any rank has computed on its gradients since they were averaged. Where a member is lost,
+        """True if any rank has computed on its gradients since they were averaged. Where a member is lost,
         each goes by its own."""
         now = self._flats[name].own()
         is_same = all(
@@ -279,18 +279,18 @@ class ByScript:
         self.sums: torch.Tensor | None = None
 
     def begin(self, group: Group, weight: float, only: int | None = None) -> None:
-        """As `Averaging.begin`: the script does it."""
+        """See `Averaging.begin`: the script does it."""
         self._group = group
 
     def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[None]:
-        """As `Averaging.micro_batch`: nothing to do around one."""
+        """See `Averaging.micro_batch`: nothing to do around one."""
         return contextlib.nullcontext()
 
     def absent(self) -> None:
-        """As `Averaging.absent`: the script does it."""
+        """See `Averaging.absent`: the script does it."""
 
     def finish(self, name: str) -> None:
-        """As `Averaging.finish`: the script does it, but for `sums`."""
+        """See `Averaging.finish`: the script does it, but for `sums`."""
         self._group.check()
         if self.sums is not None:
             self._group.sum_up(self.sums)

@@ -34,10 +34,10 @@ class Batches(ABC):
 
     Args:
         batch_size: the most samples that a node computes at once.
-        policy: how many samples a step takes.
-        epochs: after so many passes there is nothing left; None: passes do not count.
-        budget: after so many samples there is nothing left; None: samples do not count.
-        goal: after so many steps there is nothing left, by what they are worth; None: they do not count.
+        policy: samples per step.
+        epochs: passes until nothing is left; None: passes do not count.
+        budget: samples until nothing is left; None: samples do not count.
+        goal: steps until nothing is left, by their worth; None: they do not count.
         stand_in: whether a rank without samples works on a stand-in, of weight 0.
         least: a rank has no fewer samples of a step, or none.
     """
@@ -60,7 +60,7 @@ class Batches(ABC):
         self._size = 1
 
     def enter(self, position: Position, place: int | None, size: int) -> None:
-        """From `position` on, this rank is number `place` of `size` that share the samples.
+        """Make this rank number `place` of `size` that share the samples from `position` on.
 
         None as `place`: this rank takes no samples.
         """
@@ -87,14 +87,14 @@ class Batches(ABC):
 
     @abstractmethod
     def steps(self, nodes: int) -> float | None:
-        """The steps of the whole run on so many nodes; None: not known."""
+        """The steps of the whole run on `nodes` nodes; None if unknown."""
 
     def left(self, position: Position) -> int | None:
         """The micro-batches that this rank has yet to work on, with as many ranks; None: not known."""
         return None
 
     def complete(self, position: Position) -> bool:
-        """Whether nothing is left to train on at `position`."""
+        """True if nothing is left to train on at `position`."""
         return (
             (self._budget is not None and position.samples >= self._budget)
             or (self._epochs is not None and position.epoch >= self._epochs)
@@ -117,7 +117,7 @@ class Batches(ABC):
         """This rank's share of the step at `position`; an empty one if it takes no samples."""
 
     def _cut(self, position: Position, length: int) -> RankShare:
-        """The share of an epoch that has so many samples."""
+        """The share of an epoch of `length` samples."""
         found = share(
             position,
             rank=self._place or 0,
@@ -151,7 +151,7 @@ class Batches(ABC):
 
 
 class IndexedBatches(Batches):
-    """As `Batches`, of a data set with an index: an epoch is a permutation of it."""
+    """Batches of a data set with an index: an epoch is a permutation of it."""
 
     def __init__(self, source: Source, policy: StepSize, **options: Any) -> None:
         super().__init__(source.batch_size, policy, **options)
@@ -161,7 +161,7 @@ class IndexedBatches(Batches):
         self._position = Position()
 
     def enter(self, position: Position, place: int | None, size: int) -> None:
-        """As `Batches.enter`. Worker processes, if any, begin to fetch anew."""
+        """See `Batches.enter`. Worker processes, if any, start fetching again."""
         super().enter(position, place, size)
         self._position, self._ahead = position, None
         if self._source.ahead and place is not None:
@@ -174,29 +174,29 @@ class IndexedBatches(Batches):
         self._ahead = self._source.stream(self._coming(self._position))
 
     def stop(self) -> None:
-        """As `Batches.stop`."""
+        """See `Batches.stop`."""
         self._ahead = None
 
     @property
     def epochs(self) -> float | None:
-        """As `Batches.epochs`."""
+        """See `Batches.epochs`."""
         by_budget = None if self._budget is None else self._budget / self._source.length
         known = [count for count in (self._epochs, by_budget) if count is not None]
         return min(known, default=None)
 
     @property
     def samples(self) -> int | None:
-        """As `Batches.samples`."""
+        """See `Batches.samples`."""
         by_epochs = None if self._epochs is None else self._epochs * self._source.length
         return min((count for count in (by_epochs, self._budget) if count is not None), default=None)
 
     def steps(self, nodes: int) -> float | None:
-        """As `Batches.steps`."""
+        """See `Batches.steps`."""
         each = math.ceil(self._source.length / self._policy.total(nodes))
         return None if self.epochs is None else self.epochs * each
 
     def left(self, position: Position) -> int | None:
-        """As `Batches.left`."""
+        """See `Batches.left`."""
         if self.samples is None:
             return None
         length, left = self._source.length, max(0, self.samples - position.samples)
@@ -205,7 +205,7 @@ class IndexedBatches(Batches):
         return self._count(here) + epochs * self._count(length) + self._count(last)
 
     def _count(self, samples: int) -> int:
-        """The micro-batches of this rank in so many samples of one epoch: all full steps have as many."""
+        """The micro-batches of this rank in `samples` samples of one epoch: all full steps have as many."""
         steps, rest = divmod(samples, self._policy.total(self._size))
         each, last = (
             len(self.parts(self._cut(Position(), total))) if total else 0
@@ -214,12 +214,12 @@ class IndexedBatches(Batches):
         return steps * each + last
 
     def share(self, position: Position) -> RankShare:
-        """As `Batches.share`."""
+        """See `Batches.share`."""
         self._position = position
         return self._cut(position, self._source.length)
 
     def fetch(self, epoch: int, part: MicroBatch) -> Any:
-        """As `Batches.fetch`."""
+        """See `Batches.fetch`."""
         if self._ahead is not None:
             if epoch != self._fetched:
                 self._begin_ahead()

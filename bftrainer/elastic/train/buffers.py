@@ -15,11 +15,11 @@ from bftrainer.elastic.train.trained import Trained
 from bftrainer.messages.loop import BUFFERS_TOO_LARGE
 
 SMALL = 64 * 2**20
-"""Bytes. So many may always be kept; more, if the parameters have as many."""
+"""Bytes that may always be kept; more, if the parameters have more."""
 
 
 class Layers:
-    """The modules of models that have buffers or more state, listed anew only when a module anywhere has got
+    """The modules of models that have buffers or more state, listed again only when a module anywhere has got
     other children or become another type: of large models, listing takes longer than a small model's step."""
 
     def __init__(self, models: list[torch.nn.Module]) -> None:

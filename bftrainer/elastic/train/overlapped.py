@@ -29,7 +29,7 @@ SET = {
     "process_group": GROUP,
     "device_mesh": GROUP,
 }
-"""Why the script cannot set these otherwise."""
+"""Reasons why the script cannot set these otherwise."""
 
 
 Watch = Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor | None], float], None]
@@ -41,7 +41,7 @@ class Overlapped:
 
     DDP itself has a group of one rank that never fails (`_OneRank`). So one wrapper lasts through all
     rescales, and no error comes up in the script's forward or backward pass. `find_unused_parameters` keeps
-    DDP from arranging its buckets anew after the first step: newcomers would have other buckets than the
+    DDP from rearranging its buckets after the first step: newcomers would have other buckets than the
     rest. The passes of a member alone are `no_sync` for DDP: there is nothing to exchange.
     """
 
@@ -66,7 +66,7 @@ class Overlapped:
         self.sums: torch.Tensor | None = None
 
     def begin(self, group: Group, weight: float, only: int | None = None) -> None:
-        """As `Averaging.begin`."""
+        """See `Averaging.begin`."""
         if group is not self._group:  # DDP remembers which parameters were used since it last exchanged
             self._ddp.reducer._reset_state()
         self._group, self._weight, self._only, self._broken = group, weight, only, None
@@ -74,19 +74,19 @@ class Overlapped:
 
     @contextlib.contextmanager
     def micro_batch(self, *, last: bool) -> Any:
-        """As `Averaging.micro_batch`: DDP exchanges in the last backward pass only."""
+        """See `Averaging.micro_batch`: DDP exchanges in the last backward pass only."""
         with contextlib.nullcontext() if last and self._group.size > 1 else self._ddp.no_sync():
             yield
 
     def absent(self) -> None:
-        """As `Averaging.absent`: a backward pass that reaches one parameter; DDP fills in zeros for the
+        """See `Averaging.absent`: a backward pass that reaches one parameter; DDP fills in zeros for the
         others."""
         nothing = self._parameters[0].sum() * 0.0
         self._ddp.reducer.prepare_for_backward([nothing])
         nothing.backward()  # type: ignore[no-untyped-call]
 
     def finish(self, name: str) -> None:
-        """As `Averaging.finish`.
+        """See `Averaging.finish`.
 
         Raises:
             GroupBroken: a member was lost during the backward pass.
@@ -107,7 +107,7 @@ class Overlapped:
             self._group.sum_up(tensor)
 
     def _note_forward(self, *_: Any) -> None:
-        """With one member, the passes of what DDP wraps are all there is to see."""
+        """Note the passes of the wrapped model: with one member they are all there is to see."""
         self._is_averaged |= self._group.size == 1 and torch.is_grad_enabled()
 
     def _exchange(self, bucket: Any) -> Future[torch.Tensor]:

@@ -51,7 +51,7 @@ class FixedGlobal:
         return self.batch
 
     def factor(self, nodes: int) -> float:
-        """What the learning rate is multiplied by on `nodes` nodes."""
+        """Factor on the learning rate on `nodes` nodes."""
         return 1.0
 
 
@@ -63,7 +63,7 @@ class FixedPerNode:
         batch: samples per node and step.
         lr: how the learning rate, chosen for one node, follows: a name of `RULES`, or a function from
             the number of nodes to a factor.
-        warmup_steps: over so many steps after a rescale the factor goes evenly from old to new.
+        warmup_steps: steps after a rescale in which the factor goes evenly from old to new.
 
     Raises:
         ValueError: a batch below 1, an unknown rule, or a negative number of steps.
@@ -85,7 +85,7 @@ class FixedPerNode:
         return self.batch * nodes
 
     def factor(self, nodes: int) -> float:
-        """What the learning rate is multiplied by on `nodes` nodes.
+        """Factor on the learning rate on `nodes` nodes.
 
         Raises:
             ValueError: the rule gives a factor that is not above 0 and finite.
@@ -138,7 +138,7 @@ class Adaptive:
 
     @property
     def limits(self) -> dict[str, object]:
-        """What all nodes have to have in common, by name."""
+        """Values that must be equal on all nodes, by name."""
         rule = self.lr if isinstance(self.lr, str) else "a function"
         return {"largest batch": self.max, "most per worker": self.max_per_worker, "lr rule": rule}
 
@@ -147,11 +147,11 @@ class Adaptive:
         return self.initial
 
     def factor(self, nodes: int) -> float:
-        """What the learning rate is multiplied by at first."""
+        """Factor on the learning rate at first."""
         return 1.0
 
     def factor_of(self, batch: int, gain: float) -> float:
-        """What the learning rate is multiplied by for a step of `batch` samples that is worth `gain` steps of
+        """Factor on the learning rate for a step of `batch` samples that is worth `gain` steps of
         the initial batch.
 
         Raises:
@@ -170,13 +170,13 @@ class StepSize(Protocol):
 
     @property
     def warmup_steps(self) -> int:
-        """Over so many steps after a change the learning rate's factor goes evenly from old to new."""
+        """Steps after a change in which the learning rate's factor goes evenly from old to new."""
 
     def total(self, nodes: int) -> int:
         """Samples of one step on all of `nodes` nodes together."""
 
     def factor(self, nodes: int) -> float:
-        """What the learning rate is multiplied by on `nodes` nodes."""
+        """Factor on the learning rate on `nodes` nodes."""
 
 
 def _usable(factor: float, where: str) -> float:
@@ -238,7 +238,7 @@ class Pace:
         """Move to `target` from `step` on; a run that begins starts with it.
 
         Without a warm-up nothing is kept of what was before: members that have seen different parts of a
-        step that was lost have the same state all the same.
+        step that was lost still have the same state.
         """
         if self._since < 0 or not warmup_steps:
             self._origin = target

@@ -22,7 +22,7 @@ class RankShare:
     stop: int
     total: int  # samples of the step, over all ranks
     after: Position  # once the step is taken
-    ranks: int  # so many ranks have samples, the first ones
+    ranks: int  # number of ranks with samples, the first ones
 
     @property
     def size(self) -> int:
@@ -31,7 +31,7 @@ class RankShare:
 
     @property
     def weight(self) -> float:
-        """What this rank's mean counts in the mean over all samples of the step."""
+        """Weight of this rank's mean in the mean over all samples of the step."""
         return self.size / self.total
 
 

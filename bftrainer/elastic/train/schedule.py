@@ -19,7 +19,7 @@ from bftrainer.messages.arguments import (
 Every = Literal["step", "epoch"]
 
 MUCH = 3
-"""A scheduler whose own course is so many times as long, or as short, as the run counts something else."""
+"""Ratio of a scheduler's own length to the run's, or the reverse, at which it counts something else."""
 NOTHING = 1e-6
 """A factor on the learning rate at which nothing is learnt any more."""
 
@@ -51,7 +51,7 @@ class Schedule:
                 scheduler.step()
 
     def compare(self, epochs: float | None, steps: float | None, fewest: float | None) -> None:
-        """Warn if a scheduler's own course fits a run of so many epochs and steps only if it is stepped
+        """Warn if a scheduler's own course fits a run of these epochs and steps only if it is stepped
         otherwise, or if it ends too early on as many nodes as are allowed, where the run has the `fewest`."""
         if epochs is None or steps is None or fewest is None:
             return
@@ -117,6 +117,6 @@ def _courses(scheduler: Any) -> Iterator[int]:
 
 
 def _decay(scheduler: Any) -> float:
-    """What ExponentialLR multiplies the learning rate by at every step; 1 for others."""
+    """Factor of ExponentialLR on the learning rate at every step; 1 for others."""
     gamma = getattr(scheduler, "gamma", 1.0)
     return gamma if type(scheduler).__name__ == "ExponentialLR" and isinstance(gamma, float) else 1.0

@@ -78,7 +78,7 @@ class Source:
 
     @property
     def ahead(self) -> bool:
-        """Whether worker processes fetch batches ahead."""
+        """True if worker processes fetch batches ahead."""
         return self._loader is not None and self._loader.num_workers > 0
 
     def indices(self, epoch: int, start: int, stop: int) -> list[int]:
@@ -141,7 +141,7 @@ def pinned(batch: Any) -> Any:
 
 
 class LoaderStart:
-    """What a forked worker process of a DataLoader does first.
+    """First task of a forked worker process of a DataLoader.
 
     It closes the group's connections: else peers would not learn that its parent has closed them. And it has
     the kernel kill it when its parent dies (if the parent died before that, PyTorch ends it within seconds).

@@ -11,7 +11,7 @@ PART = "end by the script"
 
 
 class Stopped:
-    """Whether the script has said so: a part of the training state.
+    """Records that the script has said so: a part of the training state.
 
     All nodes may be lost in the code after the loop, or in the step in which the members agree on the end.
     The run that goes on from a checkpoint of that time takes no further step then. One that has another end,
@@ -34,7 +34,7 @@ class Stopped:
         self.is_said, self._had_another_end = said and is_same, said and not is_same
 
     def told(self) -> bool:
-        """Whether the checkpoint from which all begin is of a run that has ended; the log tells of it."""
+        """True if the checkpoint from which all begin is of a run that has ended; the log tells of it."""
         if self.is_said:
             note("the script had ended the run there (run.stop()): no further step is taken")
         elif self._had_another_end:

@@ -135,22 +135,22 @@ class Reader:
 
 
 class StreamedBatches(Batches):
-    """As `Batches`, of a stream, of which only its end says how long it is."""
+    """Batches of a stream, of which only its end tells the length."""
 
     def __init__(self, reader: Reader, policy: StepSize, **options: Any) -> None:
         super().__init__(reader.batch_size, policy, **options)
         self._reader = reader
 
     def stop(self) -> None:
-        """As `Batches.stop`."""
+        """See `Batches.stop`."""
         self._reader.close()
 
     def steps(self, nodes: int) -> float | None:
-        """As `Batches.steps`: not known."""
+        """See `Batches.steps`: not known."""
         return None
 
     def share(self, position: Position) -> RankShare:
-        """As `Batches.share`.
+        """See `Batches.share`.
 
         Raises:
             ValueError: the stream has ended before this position.
@@ -161,12 +161,12 @@ class StreamedBatches(Batches):
         return self._cut(position, ENDLESS if left is None else position.cursor + left)
 
     def fetch(self, epoch: int, part: MicroBatch) -> Any:
-        """As `Batches.fetch`."""
+        """See `Batches.fetch`."""
         return self._reader.batch(part.start, part.stop)
 
 
 def opened(data: Any, batch_size: int | None, collate: Any, seed: int) -> Source | Reader:
-    """What a script trains on, with an index or as a stream.
+    """Open a script's data, with an index or as a stream.
 
     Raises:
         ValueError, TypeError: data that cannot be shared out over nodes, with what to give instead.
@@ -183,7 +183,7 @@ def batches_of(source: Source | Reader, policy: StepSize, **options: Any) -> Bat
 
 
 def passes(epochs: int | None, orders: Orders | None) -> int | None:
-    """How often a run goes through its data; None: until its samples are done, or the script stops it.
+    """Number of passes of a run; None: until its samples are done, or the script stops it.
 
     Raises:
         ValueError: no whole number.

@@ -48,7 +48,7 @@ class Trainable:
         return [*self.named().values()]
 
     def named(self) -> dict[str, torch.Tensor]:
-        """As `averaged`, by the name of the model, a dot and the parameter's name."""
+        """Like `averaged`, by the name of the model, a dot and the parameter's name."""
         return {name: p for name, p in self._all if name in self._ever}
 
     def unknown(self) -> list[torch.Tensor]:

@@ -51,12 +51,12 @@ class Trained:
 
     @property
     def is_several(self) -> bool:
-        """Whether a step of the run consists of steps of several optimisers, in the order of the script."""
+        """True if a step of the run consists of steps of several optimisers, in the order of the script."""
         return len(self.optimizers) > 1
 
     @property
     def model(self) -> torch.nn.Module:
-        """What the script calls: the model, or a ModuleDict of several."""
+        """Module that the script calls: the model, or a ModuleDict of several."""
         return self.models[ONE] if ONE in self.models else torch.nn.ModuleDict(self.models)
 
     def name(self, asked: str | None) -> str:
@@ -82,7 +82,7 @@ class Trained:
         return [p for p in self._every if p.requires_grad]
 
     def among(self, name: str) -> list[torch.Tensor] | None:
-        """As `parameters`, where there are several optimisers; None: those of the only one, which are all."""
+        """Like `parameters`, for several optimisers; None: those of the only one, which are all."""
         return self.parameters(name) if self.is_several else None
 
     def parts(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Trained:
 
 
 def trained(model: Any, optimizer: Any, scheduler: Any) -> Trained:
-    """What a script has given as model, optimiser and scheduler, each alone or as a mapping by name.
+    """Read a script's model, optimiser and scheduler, each alone or as a mapping by name.
 
     Raises:
         TypeError, ValueError: what a run cannot train, with what to do instead.
@@ -147,6 +147,6 @@ def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
 
 
 def needs_closure(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a step of it cannot do without a closure, which computes the loss, as that of LBFGS."""
+    """True if its step needs a closure, which computes the loss, as that of LBFGS."""
     closure = inspect.signature(type(optimizer).step).parameters.get("closure")
     return closure is not None and closure.default is inspect.Parameter.empty

@@ -36,7 +36,7 @@ class Update:
         self._clip_norm, self._policy = clip_norm, policy
 
     def rescaled(self, nodes: int, step: int) -> None:
-        """From `step` on, `nodes` nodes share the samples: the learning rate's factor follows."""
+        """`nodes` nodes share the samples from `step` on: the learning rate's factor follows."""
         self.pace.turn_to(self._policy.factor(nodes), step, self._policy.warmup_steps)
 
     def scaled(self, loss: torch.Tensor) -> torch.Tensor:
@@ -68,7 +68,7 @@ class Update:
     def done(self, stepped: Collection[str], *, epoch_over: bool = False, worth: int = 1) -> None:
         """A step of the run is complete, in which these optimisers were stepped; perhaps an epoch's last.
 
-        `worth`: it counts as so many steps for schedulers that are stepped after each.
+        `worth`: number of steps that it counts as for schedulers that are stepped after each.
         """
         if self._scaler is not None:
             self._scaler.update()

@@ -78,7 +78,7 @@ def _check_stream(args: Any, data: Any, *, is_fixed: bool) -> None:
 
 
 def _is_in_shards(data: Any) -> bool:
-    """Whether it is one of Hugging Face's data sets, which accelerate shares out by shards."""
+    """True if it is one of Hugging Face's data sets, which accelerate shares out by shards."""
     return any(kind.__module__.partition(".")[0] == "datasets" for kind in type(data).__mro__)
 
 

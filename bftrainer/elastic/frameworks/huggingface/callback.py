@@ -92,7 +92,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         if self._job.rank == 0 and self._job.trainer:
             checkpoints.tidy(Path(self.output_dir), self._job.trainer)
         self.checkpoint = checkpoints.newest(Path(self.output_dir))
-        """What `train` is to resume from; None at the start."""
+        """Checkpoint from which `train` must resume; None at the start."""
         self._cut: int | None = None  # the global batch that has been cut evenly
         self._at_once: dict[int, int] = {}
         self._is_cut = False  # in several micro-batches, where nodes are few
@@ -123,7 +123,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
 
     def on_init_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Have the Trainer restore its callbacks from checkpoints, too, such as the patience of an early
-        stopping: by default they would begin anew in every process. And have it evaluate alike on any number
+        stopping: by default every process would reset them. And have it evaluate alike on any number
         of nodes."""
         args.restore_callback_states_from_checkpoint = True
         resumed.take_over(self)
@@ -177,7 +177,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self._ended.before_step(given.get("model"))
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """From a checkpoint of the very end, Hugging Face takes a step more: see `EndedTraining`."""
+        """Hugging Face takes a step more from a checkpoint of the very end: see `EndedTraining`."""
         self._ended.before_update(given["model"])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
@@ -281,7 +281,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         raise SystemExit(0)
 
     def _samples(self, steps: int, loader: Any) -> int:
-        """The samples of so many steps over all nodes. The last step of an epoch has what is left of it."""
+        """The samples of `steps` steps over all nodes. The last step of an epoch has what is left of it."""
         length = length_of(loader)
         if length is None:
             return int(steps * self._batch)
@@ -319,7 +319,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
 
 
 def _is_whole_on_each(args: Any) -> bool:
-    """Whether each of several ranks has the whole model, not a shard of it."""
+    """True if each of several ranks has the whole model, not a shard of it."""
     kind = getattr(getattr(args, "distributed_state", None), "distributed_type", None)
     return getattr(kind, "name", "").startswith("MULTI_")
 

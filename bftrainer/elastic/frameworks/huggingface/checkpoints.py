@@ -26,7 +26,7 @@ def mark(folder: Path, noted: Mapping[str, Any]) -> None:
 
 
 def mark_of(folder: Path) -> Mapping[str, Any]:
-    """What is noted in a checkpoint that is whole."""
+    """Note in a checkpoint that is whole."""
     found: dict[str, Any] = json.loads(read_text(folder / WHOLE, MOST_KB))
     return found
 
@@ -69,7 +69,7 @@ def _halves(folder: Path) -> set[str]:
 
 
 def _others(folder: Path, trainer: str) -> set[str] | None:
-    """What was there before this trainer began; None: it begins now."""
+    """Files from before this trainer began; None if it begins now."""
     try:
         said = json.loads(read_text(folder / OTHERS, MOST_KB))
         return set(said["names"]) if said["trainer"] == trainer else None

@@ -1,4 +1,4 @@
-"""A training that has ended stays so where its process begins anew, to repeat what comes after `train`."""
+"""Keeps an ended training ended where its process restarts, to repeat the code after `train`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEEN = "num_input_tokens_seen"
 
 
 class EndedTraining:
-    """Whether a training had ended when its checkpoint was written: by its number of steps, or because the
+    """Notes that a training had ended when its checkpoint was written: by its number of steps, or because the
     script stopped it, as an early stopping does. Hugging Face knows of neither within an epoch, and of no
     stop at an epoch's end: it takes a step more, which this takes back.
 
@@ -60,5 +60,5 @@ class EndedTraining:
 
 
 def noted(state: Any, *, is_stopped: bool) -> dict[str, Any]:
-    """What a checkpoint's mark has of a training that the script has stopped."""
+    """Entry in a checkpoint's mark for a training that the script has stopped."""
     return {"stopped": state.max_steps} if is_stopped and state.global_step < state.max_steps else {}

@@ -55,7 +55,7 @@ def _each_once(
 
 
 def gathered(accelerator: Any, given: Any) -> Any:
-    """What `accelerator.gather` returns, without the rows of samples that fill the last batches up. A sample
+    """Result of `accelerator.gather`, without the rows of samples that fill the last batches up. A sample
     may have several rows, such as sequences that were generated from it; all of them follow each other."""
     found, state = accelerator.gather(given), accelerator.gradient_state
     if not state.end_of_dataloader or state.remainder <= 0:
@@ -65,7 +65,7 @@ def gathered(accelerator: Any, given: Any) -> Any:
 
 
 def filled_up(length: int | None, batch: int) -> str:
-    """What is warned of where the last of the batches of an evaluation is not full; empty where it is."""
+    """Warning where the last batch of an evaluation is not full; empty where it is."""
     left = (length or 0) % batch
     if not left:
         return ""

@@ -76,7 +76,7 @@ def watch_first_loss(model: torch.nn.Module) -> None:
 
 
 def trainers_of(base: type, callback: Any) -> list[Any]:
-    """The Trainers that have this callback, which is told of none. It goes through all objects: a tenth of a
+    """The Trainers with this callback, which gets no reference to them. Searches all objects: a tenth of a
     second or so."""
     return [
         each
@@ -204,7 +204,7 @@ def _with_terms(trainer: Any, own: Callable[..., Any], model: Any, *given: Any, 
 
 
 def _is_taken_for_sum(trainer: Any) -> bool:
-    """Whether Hugging Face takes what `compute_loss` returns for a sum divided by the step's items."""
+    """True if Hugging Face takes what `compute_loss` returns for a sum divided by the step's items."""
     said = getattr(trainer, "loss_is_scaled_for_ga", None)
     return bool(getattr(trainer, "model_accepts_loss_kwargs", False) if said is None else said)
 
@@ -221,7 +221,7 @@ def check_smoothing_by_items(smoother: type, model: torch.nn.Module) -> None:
 
 
 def is_hugging_faces(trainer: Any, base: type) -> bool:
-    """Whether a Trainer's losses come from Hugging Face's own `compute_loss`, maybe with more around it."""
+    """True if a Trainer's losses come from Hugging Face's own `compute_loss`, maybe with more around it."""
     own: Any = type(trainer).compute_loss
     its: Any = base.compute_loss  # type: ignore[attr-defined]
     return own is its or bool(_names(own) & {"super", its.__name__})
@@ -234,7 +234,7 @@ def _rest(function: Any) -> list[str]:
 
 
 def _names(function: Any) -> set[Any]:
-    """What a function reads or sets, by name; nothing where there is no telling."""
+    """Names that a function reads or sets; none where there is no telling."""
     while isinstance(function, functools.partial):
         function = function.func
     code = getattr(inspect.unwrap(function), "__code__", None) if function is not None else None

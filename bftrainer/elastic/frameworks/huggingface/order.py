@@ -9,7 +9,7 @@ from torch.utils.data import BatchSampler, IterableDataset
 from bftrainer.elastic.attach.collectives import highest
 
 SEEDS = 2**62
-"""What ranks exchange is a signed number."""
+"""Bound of seeds: ranks exchange signed numbers."""
 
 
 def order_of(loader: Any, before: int | None) -> int | None:
@@ -42,7 +42,7 @@ def begin_epoch(loader: Any, epoch: int) -> None:
 
 
 def sampler_of(loader: Any) -> Any:
-    """What chooses the samples, or the batches of them; None for a stream."""
+    """Sampler of the samples, or of batches; None for a stream."""
     if isinstance(dataset_of(loader), IterableDataset):
         return None
     batches = getattr(loader, "batch_sampler", None)

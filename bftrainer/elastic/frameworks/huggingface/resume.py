@@ -24,12 +24,12 @@ from bftrainer.elastic.frameworks.model_check import Restored, check_names
 from bftrainer.messages.huggingface import NOT_RESTORED
 
 FIRST = 8
-"""So many samples of a stream are looked at."""
+"""Samples of a stream to compare."""
 
 
 def restored(checkpoint: str | None) -> Restored | None:
-    """What a checkpoint has of the model's weights; None without a checkpoint, or where others than
-    Hugging Face wrote its weights."""
+    """A checkpoint's state of the model's weights; None without a checkpoint, or where others than Hugging
+    Face wrote its weights."""
     files = [] if checkpoint is None else sorted(Path(checkpoint).glob("model*.safetensors"))
     return Restored(_tensors(files), NOT_RESTORED) if files else None
 
@@ -84,9 +84,9 @@ def _load_into(callbacks: list[Any], trainer: Any) -> None:
 
 
 def _restored(new: Any, stored: Any) -> dict[str, Any]:
-    """What Hugging Face has restored in a callback that it has made anew: the attributes of the checkpoint,
-    and those that its constructor has made of the checkpoint's arguments. Where no attribute has the name of
-    one of these, it may be any."""
+    """Attributes that Hugging Face restored in a callback that it rebuilt: those of the checkpoint, and those
+    that its constructor made of the checkpoint's arguments. Where no attribute has the name of one of these,
+    it may be any."""
     kept = stored[0] if isinstance(stored, list) else stored  # those of one class have the same names
     arguments = kept.get("args", {})
     if any(name not in vars(new) for name in arguments):
@@ -95,7 +95,7 @@ def _restored(new: Any, stored: Any) -> dict[str, Any]:
 
 
 def order_differs(loader: Any) -> bool:
-    """Whether a stream without `set_epoch` begins with other samples when it is read again.
+    """True if a stream without `set_epoch` begins with other samples when it is read again.
 
     It is read from its beginning, and random numbers are as before afterwards.
     """

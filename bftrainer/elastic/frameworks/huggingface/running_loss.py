@@ -1,4 +1,4 @@
-"""The loss that Hugging Face's Trainer has summed up: it begins anew with every process, and goes on here."""
+"""Continues the loss that Hugging Face's Trainer sums up, which it resets in every process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST = "_initial_global_step"
 
 
 class RunningLoss:
-    """What goes with a checkpoint, so that `loss` and `train_loss` are means over all their steps: the sum
+    """Sums that go with a checkpoint, so that `loss` and `train_loss` are means over all their steps: the sum
     since the last log line, and that of the whole training.
 
     Args:
@@ -47,7 +47,7 @@ class RunningLoss:
             trainer._finalize_training = partial(self._at_end, trainer._finalize_training)
 
     def noted(self) -> dict[str, Any]:
-        """What a checkpoint is to keep. All ranks have to call it."""
+        """Sums for a checkpoint. All ranks must call it."""
         if self._sum is None:
             return {}
         kept = {name: getattr(self._trainer, name, 0) for name in (LAST, TOTAL, FIRST)}

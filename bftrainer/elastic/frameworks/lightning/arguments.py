@@ -213,7 +213,7 @@ def resume_windows(trainer: Any) -> None:
 
 
 def is_scripts_own(defined: Any) -> bool:
-    """Whether a class or function is of the script, and of none of the libraries that train for it."""
+    """True if a class or function is of the script, and of none of the libraries that train for it."""
     return defined.__module__.partition(".")[0] not in LIBRARIES
 
 
@@ -252,7 +252,7 @@ def warn_of_validations(trainer: Any, steps: int, *, accumulates: bool) -> None:
 
 
 def check_averaged(model: Any, module: torch.nn.Module) -> None:
-    """Refuse a step whose gradients DistributedDataParallel has not averaged, as it was not told of unused
+    """Refuse a step whose gradients DistributedDataParallel has not averaged, as it did not know of unused
     parameters. It would say so in the next step only, when this one may be saved.
 
     Raises:
@@ -314,7 +314,7 @@ def _check_whole_epochs(trainer: Any) -> None:
 
 
 def _told(trainer: Any, argument: str) -> Any:
-    """What an argument of the Trainer has been set to; None where it does not say."""
+    """Value of an argument of the Trainer; None where it does not say."""
     if argument == "devices":
         return trainer.num_devices
     if argument == "use_distributed_sampler":

@@ -69,7 +69,7 @@ def after_each_batch(module: Any, then: Callable[[int], None]) -> None:
 
 
 def forget(module: Any) -> None:
-    """Undo it; a module that keeps a function of ours could not be pickled."""
+    """Undo it; a module with a function of bftrainer's could not be pickled."""
     vars(module).pop(HOOK, None)
 
 
@@ -131,7 +131,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             step_files.tidy(self._folder)
         found = step_files.whole(self._folder)
         self.checkpoint = str(found[-1]) if found else None
-        """What `fit` is to go on from; None at the start."""
+        """Checkpoint from which `fit` must go on; None at the start."""
         self._batches: EvenBatches | None = None
         self._resumed: tuple[int, int] | None = None  # epoch, and steps of it
         self._at_start: AsAtStart | None = None

@@ -46,7 +46,7 @@ def whole_training(trainer: Any, module: Any, steps_of_epoch: int) -> int | None
 
 
 def validates_next(trainer: Any, batch_idx: int, steps: int, micro_batches: int) -> bool:
-    """Whether a validation comes before the next step: it belongs to what is saved after this one. Where one
+    """True if a validation comes before the next step: it belongs to the save after this one. Where one
     comes after every step there is no better moment.
 
     `steps`: of an epoch.
@@ -61,7 +61,7 @@ def validates_next(trainer: Any, batch_idx: int, steps: int, micro_batches: int)
 
 
 def figures(trainer: Any) -> dict[str, float]:
-    """What has been logged, where it is one number."""
+    """Logged values that are one number."""
     found = trainer.callback_metrics.items()
     return {name: float(value) for name, value in found if getattr(value, "numel", lambda: 1)() == 1}
 

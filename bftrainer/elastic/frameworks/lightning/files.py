@@ -11,7 +11,7 @@ from bftrainer.elastic.attach import step_files
 from bftrainer.elastic.attach.job import Job
 
 MANY = 2
-"""So many files that are to be removed, and a checkpoint is due."""
+"""Files to remove that make a checkpoint due."""
 
 
 class CheckpointFiles:
@@ -31,16 +31,16 @@ class CheckpointFiles:
         self._strategy: Any = None
 
     def is_own(self, folder: Path) -> bool:
-        """Whether files in this folder are the trainer's."""
+        """True if files in this folder are the trainer's."""
         return any(folder.is_relative_to(each) for each in (self._folder, self._checkpoints) if each)
 
     @property
     def are_many(self) -> bool:
-        """Whether the run should save, so that files can be removed; the same on all ranks."""
+        """True if the run should save, so that files can be removed; the same on all ranks."""
         return len(self._removed) >= MANY
 
     def resume(self, known: Mapping[str, list[str]] | None) -> None:
-        """What a checkpoint has noted; None: nothing, as a former version has written it."""
+        """Take over a checkpoint's note; None: it has none, as a former version has written it."""
         self._known = known
 
     def begin(self, trainer: Any) -> None:

@@ -20,7 +20,7 @@ class StepFigures:
         self._last: dict[str, torch.Tensor] = {}
 
     def after_part(self, trainer: Any, *, is_last: bool) -> None:
-        """To be called after each micro-batch, before others read the figures of the step."""
+        """Must be called after each micro-batch, before others read the figures of the step."""
         loop = getattr(getattr(trainer, "fit_loop", None), "epoch_loop", None)
         for key, metric in (getattr(loop, "_results", None) or {}).items():
             value = getattr(metric, "_forward_cache", None)
