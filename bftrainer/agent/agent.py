@@ -30,14 +30,14 @@ from bftrainer.wire.words import fit
 log = logging.getLogger(__name__)
 
 TERM_S = 0.1
-"""How long workers have to leave when the pilot is told to end: the host waits for the node. Slurm finds the
-pilot gone if it is so within 0.17 s, and then only half a second later."""
+"""Seconds for workers to leave when the pilot is told to end: the host waits for the node. Slurm notices the
+pilot's end if it comes within 0.17 s, else only half a second later."""
 GIVE_UP_S = 15.0
-"""How long workers have to write checkpoints when there is no daemon any more."""
+"""Seconds for workers to write checkpoints when the daemon is gone."""
 GONE_S = 0.2
-"""How often to check whether they have."""
+"""Seconds between checks whether they have."""
 AT_ONCE = 2
-"""So many trainers take turns on a node."""
+"""At most 2 trainers take turns on a node."""
 
 
 class Agent:
@@ -298,7 +298,7 @@ def _has_room(order: Message, there: Collection[NodeWorkers]) -> bool:
 
 
 def _may_be_beside(order: Message, worker: NodeWorkers) -> bool:
-    """Whether another trainer may start beside these workers: both take turns."""
+    """True if another trainer may start beside these workers: both take turns."""
     if not order.get("turns") or worker.trainer == order["trainer"]:
         return False
     return bool(worker.order.get("turns"))

@@ -23,13 +23,13 @@ RETRY_S = 0.2
 HEARTBEAT_S = 10.0
 CONNECT_S = 20.0
 MAX_SENT = 63_000
-"""A message to the daemon has at most so many bytes: with its MAC it is within `HubLimits.message`."""
+"""Bytes of a message to the daemon, at most: with its MAC it is within `HubLimits.message`."""
 MAX_ORDER = 8 * 1024 * 1024
-"""A daemon's message has at most so many bytes; one with the names of 100,000 members has fewer."""
+"""Bytes of a daemon's message, at most; one with the names of 100,000 members has fewer."""
 
 
 class Owner(Protocol):
-    """What the connection needs of its agent."""
+    """The part of the agent that the connection uses."""
 
     def running(self) -> list[Message]:
         """The workers of this node, as a hello lists them."""
@@ -61,15 +61,15 @@ class DaemonConnection:
         self._node, self._tag, self._secret, self._daemon = node, tag, secret, daemon
         self._orphan_s = orphan_s
         self.address = address
-        """Where this node's workers listen for peers; by default where it met the daemon first."""
+        """Address of this node's workers for peers; by default the one that met the daemon first."""
         self.heard_at = 0.0
-        """When the daemon was last there, by the clock of the event loop."""
+        """Time of the daemon's last message, by the clock of the event loop."""
         self._outbox = AgentOutbox()
         self._refused = ""  # what the daemon last said instead of letting us connect
 
     @property
     def connected(self) -> bool:
-        """Whether messages can be sent; from the hello on, before the daemon has answered it."""
+        """True if messages can be sent: from the hello on, before the daemon has answered it."""
         return self._outbox.connected
 
     def tell(self, message: Message) -> None:

@@ -38,7 +38,7 @@ def shares(cores: Collection[int], count: int, near: Sequence[Collection[int]] =
 
 
 def _can_be_kept(groups: dict[frozenset[int], list[int]]) -> bool:
-    """Whether each device's cores suffice for its workers, and no two devices share just some."""
+    """True if each device's cores suffice for its workers, and no two devices share only some."""
     apart = sum(len(own) for own in groups) == len(frozenset().union(*groups))
     return apart and all(len(own) >= len(workers) for own, workers in groups.items())
 
@@ -73,7 +73,7 @@ def listed(text: str) -> frozenset[int]:
     """The numbers of a list as the kernel writes it, such as 0-3,8-11.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is invalid.
     """
     found: set[int] = set()
     for word in text.strip().split(",") if text.strip() else []:

@@ -24,9 +24,9 @@ KINDS = {SIMULATED: "simulated", CUDA: "cuda", ROCR: "rocm", HIP: "rocm", LEVEL_
 """Variable -> kind of the devices that it names; of several that are set, the first counts, and others that
 name the same say the same: a batch system that does not know the vendor sets all."""
 BELOW_ROCR = (HIP, CUDA, "GPU_DEVICE_ORDINAL")
-"""On AMD's machines these count among what `ROCR_VISIBLE_DEVICES` leaves visible."""
+"""AMD: these number the devices that `ROCR_VISIBLE_DEVICES` leaves visible."""
 DEVICE_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dri/renderD128", "/dev/accel")
-"""Of these a machine with GPUs or other accelerators has at least one."""
+"""A machine with GPUs or other accelerators has at least one of these."""
 MAX_DEVICES = 1024
 HINTS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 _NAME = re.compile(r"\d+(\.\d+)?|(GPU|MIG)-[0-9A-Za-z/_-]+")
@@ -75,8 +75,8 @@ def vendor_of(present: Mapping[str, bool]) -> str:
 
 
 def told_to_use_cpu(env: Mapping[str, str], present: Mapping[str, bool]) -> dict[str, str]:
-    """What a process with this environment is to have in it as well where it sees no GPU: else accelerate,
-    and Hugging Face's Trainer, take no notice of RANK and WORLD_SIZE, and each rank trains by itself.
+    """Variables to add to a process's environment where it sees no GPU: else accelerate and Hugging Face's
+    Trainer ignore RANK and WORLD_SIZE, and each rank trains by itself.
 
     `present` says which of `DEVICE_FILES` exist there.
     """
@@ -131,7 +131,7 @@ def _devices(
 
 
 def seen(devices: Sequence[Device]) -> dict[str, str]:
-    """What a process has in its environment that is to see these devices alone, numbered in their order."""
+    """Variables by which a process sees these devices alone, numbered in their order."""
     named = ",".join(device.name for device in devices)
     counted = ",".join(str(i) for i in range(len(devices)))
     first = devices[0]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from bftrainer.agent.devices import Device
 
 FAILURES = 4
-"""So many failures of a node's workers in a row, all of the same device. As devices change, each of them is
-under another number than the one before."""
+"""Failures of a node's workers in a row, all of the same device. Its number may change from one to the next,
+as devices do."""
 
 
 @dataclass(slots=True)

@@ -10,12 +10,12 @@ from bftrainer.files import open_regular
 from bftrainer.wire.words import fit
 
 MOST_BYTES = 16 * 1024
-"""So much of the end of a log is read."""
+"""Bytes to read at the end of a log."""
 MOST_SAID = 200
-"""So many characters of a line are told."""
+"""Characters of a line to report."""
 TRACEBACK = "Traceback (most recent call last):"
 ASIDE = ("Exception ignored in", "Exception in thread")
-"""What a traceback follows that did not end the script."""
+"""Introductions of tracebacks that did not end the script."""
 _RANK = re.compile(r"\[rank[0-9]+\]: ?")
 _OURS = re.compile(r"[0-9-]{10} [0-9:]{8} bftrainer: ")
 
@@ -33,7 +33,7 @@ def last_error(log: Path, start: int) -> str:
 
 
 def _unwritten(log: Path) -> str:
-    """Why a script may have printed nothing: nothing can be written there, as where the disk is full."""
+    """Reason why the log may be empty: nothing can be written there, as the disk is full."""
     try:
         file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -46,8 +46,8 @@ def _unwritten(log: Path) -> str:
 
 
 def said_in(text: str) -> str:
-    """What `last_error` says of this text. What follows a traceback, such as warnings at the exit, is not its
-    error."""
+    """The error that `last_error` reads in this text. Lines after a traceback, such as warnings at the exit,
+    do not count."""
     lines = [_RANK.sub("", line.rstrip().rpartition("\r")[2], count=1) for line in text.split("\n")]
     lines = [line for line in lines if line and not _OURS.match(line)]
     begins = [i for i, line in enumerate(lines) if line.strip() == TRACEBACK]

@@ -15,7 +15,7 @@ MOST_S = 1e9
 SAME_S = 1.0
 """Ends of a time that differ by less are the same."""
 FIRST_ONLY = frozenset({"progress", "metrics", "resumed"})
-"""What only the first worker says: the others' counts for nothing."""
+"""Kinds of which only the first worker's messages count."""
 
 
 class Ranked(Protocol):
@@ -31,8 +31,8 @@ W = TypeVar("W", bound=Ranked)
 
 
 class MergedReports:
-    """Of `count` workers. `gated`: their scripts know nothing of memberships, and only rank 0 says that the
-    work is done."""
+    """Merges the reports of `count` workers into one. `gated`: their scripts know nothing of memberships, and
+    only rank 0 says that the work is done."""
 
     def __init__(self, count: int, *, gated: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._count, self._gated, self._clock = count, gated, clock
@@ -46,7 +46,7 @@ class MergedReports:
         self._busy_told: tuple[object, float] = (None, 0.0)  # of which generation, and until when
 
     def for_daemon(self, rank: int, message: Message) -> list[Message]:
-        """What the daemon is told when the worker with this number says something."""
+        """Messages for the daemon after a message of this worker."""
         if self._count == 1:
             return [message]
         kind, generation = message["type"], message.get("generation", 0)
@@ -63,7 +63,7 @@ class MergedReports:
         return self._busy_anew(rank, message) if kind == "busy" else [message]
 
     def for_siblings(self, rank: int, message: Message, node: str) -> list[Message]:
-        """What the other workers of the node are told then, as they would be of a member elsewhere."""
+        """Messages for the node's other workers, as they would get them from a member elsewhere."""
         if self._count == 1 or message["type"] not in ("kv", "busy"):
             return []
         if message["type"] == "kv":
@@ -98,7 +98,7 @@ class MergedReports:
         return self._told_of(kind)
 
     def _told_of(self, kind: str) -> list[Message]:
-        """What all have said by now, if they have."""
+        """The merged message, once all workers have sent theirs."""
         _, part = self._parts[kind]
         if len(part.keys() | self._ended) < self._count:
             return []
@@ -128,5 +128,5 @@ class MergedReports:
 
 
 def _number(value: object) -> float:
-    """What a script says is a number may be anything: the daemon refuses the message then."""
+    """A script's number may be anything: the daemon refuses the message then."""
     return float(value) if isinstance(value, int | float) and -MOST_S < value < MOST_S else 0.0

@@ -20,7 +20,7 @@ from bftrainer.wire.phases import Phase
 from bftrainer.wire.words import fit
 
 FOLLOWERS_GRACE_S = 2.0
-"""How long workers other than the first have to end once that has, where it alone was told to."""
+"""Seconds for the other workers to end after the first, where only that was told to."""
 ORDER = (Phase.STARTING, Phase.READY, Phase.MEMBER, Phase.FINISHED)
 WHOLE = "node"
 """The device of a worker that has all of its node's."""
@@ -68,17 +68,17 @@ class NodeWorkers:
 
     @property
     def count(self) -> int:
-        """How many processes these are."""
+        """Number of processes."""
         return len(self._all)
 
     @property
     def has_failed(self) -> bool:
-        """Whether one of several has ended that was not to."""
+        """True if one of several ended unexpectedly."""
         return self._first is not None
 
     @property
     def phase(self) -> Phase:
-        """As of the one that is least far; leaving if any is."""
+        """Phase of the worker that is least far; leaving if any is."""
         phases = [worker.phase for worker in self._all]
         return Phase.LEAVING if Phase.LEAVING in phases else min(phases, key=ORDER.index)
 
@@ -94,12 +94,12 @@ class NodeWorkers:
 
     @property
     def last(self) -> dict[str, Any]:
-        """What the first said last of its progress."""
+        """The first worker's last report of progress."""
         return self._all[0].last
 
     @property
     def has_the_only_state(self) -> bool:
-        """Whether a state would be lost with this node, see `LastState`."""
+        """True if a state would be lost with this node, see `LastState`."""
         return any(worker.state.is_at_risk for worker in self._all)
 
     @property
@@ -215,8 +215,8 @@ class NodeWorkers:
             self._over(self, code, fit(reason))
 
     def _is_failure(self, worker: WorkerProcess, code: int) -> bool:
-        """Whether the others are not to go on without it: it failed, or left them in the middle of the
-        work. Once the work is done, only the first takes others along."""
+        """True if the others must not go on without it: it failed, or left them in the middle of the work.
+        Once the work is done, only the first takes others along."""
         done = self._all[0].phase == Phase.FINISHED and worker is not self._all[0]
         if worker.phase == Phase.LEAVING or done:
             return False

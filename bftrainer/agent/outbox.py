@@ -13,11 +13,11 @@ from bftrainer.wire.words import MERGED
 log = logging.getLogger(__name__)
 
 REPORT_S = 0.25
-"""Reports of one worker's progress are sent at most so often; what it says in between is merged."""
+"""Least seconds between reports of one worker's progress; those in between are merged."""
 MAX_WAITING = 1_000
-"""So many messages wait for a connection that takes none; what workers say then is dropped."""
+"""Messages that may wait for a stalled connection; workers' further messages are dropped."""
 MAX_ENDS = 100
-"""So many ends of workers are kept until the daemon has heard them."""
+"""Ends of workers to keep until the daemon has heard them."""
 
 Key = tuple[int, int, int]
 
@@ -32,7 +32,7 @@ class AgentOutbox:
 
     def __init__(self) -> None:
         self.connected = False
-        """Whether what is told may be sent; else only ends are kept."""
+        """True if messages may be sent; else only ends are kept."""
         self._queue: deque[Message] = deque()
         self._ends: dict[Key, Message] = {}
         self._reports: dict[int, Message] = {}  # trainer -> its progress, to be sent at `_next`
@@ -129,7 +129,7 @@ def _key(message: Message) -> Key:
 
 
 def _same(one: Message, other: Message) -> bool:
-    """Whether two reports are of the same process in the same membership."""
+    """True if two reports are of the same process in the same membership."""
     return _key(one) == _key(other) and one["said"].get("generation") == other["said"].get("generation")
 
 

@@ -37,8 +37,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What a spec says is to be run. `env` is added to the agent's environment. `folder`: one of its own in
-    which it runs, with links to all that `workdir` has; empty: it runs in `workdir`."""
+    """The program that a spec names. `env` is added to the agent's environment. `folder`: its own folder to
+    run in, with links to all that `workdir` has; empty: it runs in `workdir`."""
 
     command: tuple[str, ...]
     workdir: str
@@ -195,7 +195,7 @@ def kill_adopted(kept: Collection[int]) -> None:
 
 
 def _state_and_parent(pid: int) -> tuple[str, int]:
-    """Of a process; an empty state if it is gone."""
+    """State and parent of a process; an empty state if it is gone."""
     try:
         state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
     except (OSError, ValueError):
@@ -226,12 +226,12 @@ def ended(pid: int) -> asyncio.Future[int]:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped, by SIGSTOP or the like; not if it is gone."""
+    """True if a process is stopped, by SIGSTOP or the like; not if it is gone."""
     return _state_and_parent(pid)[0] == "T"
 
 
 def _die_with(parent: int) -> Callable[[], None]:
-    """To be run in the child: have the kernel kill it when its agent dies, however that happens."""
+    """Runs in the child: has the kernel kill it when its agent dies, for whatever reason."""
 
     def prepare() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

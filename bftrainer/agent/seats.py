@@ -17,7 +17,7 @@ THREADS = "OMP_NUM_THREADS"
 
 
 class SeatsError(Exception):
-    """A node cannot run so many workers: it has fewer devices that can be used."""
+    """A node has fewer usable devices than workers to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Seats:
         return cls(devices_of(os.environ, vendor_of(files)), sorted(os.sched_getaffinity(0)))
 
     def told(self) -> dict[str, object]:
-        """What the daemon hears of the devices, see `wire.messages.from_agent.Devices`."""
+        """Describes the devices to the daemon, see `wire.messages.from_agent.Devices`."""
         return {"kind": self.kind, "count": len(self.health.usable), "out": list(self.health.out)}
 
     def give(self, count: int, env: Mapping[str, str], *, together: bool) -> list[Seat]:

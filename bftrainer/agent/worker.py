@@ -30,20 +30,20 @@ from bftrainer.wire.words import MAX_LINE, MERGED, fit, heard
 log = logging.getLogger(__name__)
 
 PER_S = 10.0
-"""So many messages a second a worker may send, reports of progress aside."""
+"""Messages per second of a worker, at most, without reports of progress."""
 BURST_S = 20.0
-"""A worker that was quiet may send what it could have sent in so many seconds at once."""
+"""Seconds' worth of messages that a worker may send at once after a quiet time."""
 MAX_UNREAD = 16 * 1024 * 1024
-"""A worker that leaves so many bytes of its orders unread is killed."""
+"""Bytes of unread orders at which a worker is killed."""
 POLL_S = 0.5
 READ_S = 1.0
-"""So long the end of a worker that failed waits for its log, which may lie on a disk that hangs."""
+"""Seconds that a failed worker's end waits for its log, which may lie on a disk that hangs."""
 STOPPED_S = 2.0
-"""A worker that is stopped (SIGSTOP) for so long is killed: its peers wait for it, and cannot tell why."""
+"""Seconds after which a stopped (SIGSTOP) worker is killed: its peers wait, and cannot tell why."""
 
 
 MAX_FIGURES = 1_000
-"""So many figures of a worker are kept by name."""
+"""Figures of a worker to keep, by name."""
 ALONE = Seat()
 PHASE_AFTER = {"ready": Phase.READY, "joined": Phase.MEMBER, "finished": Phase.FINISHED}
 """The phase of a worker that has said this."""
@@ -297,7 +297,7 @@ class WorkerProcess:
 
 
 def _about(worker: WorkerProcess) -> dict[str, Any]:
-    """What `elastic` in a worker has to know."""
+    """Facts that `elastic` in a worker needs."""
     return {
         "fd": -1,
         "socket": worker.inode,
@@ -316,7 +316,7 @@ def _about(worker: WorkerProcess) -> dict[str, Any]:
 
 
 def title_of(worker: WorkerProcess, program: Program, log: Path) -> str:
-    """What the process table shows of a forked worker."""
+    """Title of a forked worker in the process table."""
     seat, words = worker.seat, " ".join(program.command)
     which = f"worker {seat.local_rank} of {seat.local_size}, " if seat.local_size > 1 else ""
     return f"{words} (bftrainer: trainer {worker.trainer} on {worker.node}, {which}{log})"

@@ -18,7 +18,7 @@ from bftrainer.wire.phases import Phase
 log = logging.getLogger(__name__)
 
 OBEYS_S = 60.0
-"""An agent that has not ended a worker for so long after it was told to is believed no more."""
+"""Seconds for an agent to end a worker as told; then the worker counts as lost."""
 
 PARTED_S = 5.0
 """A worker that has left its loop as rank 0 did has said so by then, or has ended."""
@@ -32,7 +32,7 @@ class Timer(Protocol):
 
 
 Later = Callable[[float, Callable[[], None]], Timer | None]
-"""Calls a function after so many seconds."""
+"""Calls a function after a number of seconds."""
 
 
 def call_later(delay_s: float, do: Callable[[], None]) -> Timer | None:
@@ -42,9 +42,9 @@ def call_later(delay_s: float, do: Callable[[], None]) -> Timer | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLimits:
-    """How long a worker may take to be ready or to join (`start_s`), and how long a trainer may say nothing
-    of its progress, or a worker stay when the work is done (`progress_s`). After `silent_s`, the user is told
-    of a worker that is not ready. None: no limit.
+    """Seconds in which a worker must be ready, or join (`start_s`), and for which a trainer may report no
+    progress, or a worker stay when the work is done (`progress_s`). After `silent_s`, the user is warned of a
+    worker that is not ready. None: no limit.
 
     `later` and `now` are on a monotonic clock.
     """
@@ -60,13 +60,13 @@ T = TypeVar("T", bound=LaunchedTrainer)
 
 
 Gone = Callable[[T, str, str], None]
-"""Is told of a trainer, a node and a reason: the worker there is lost, and its program is at fault."""
+"""Called with a trainer, a node and a reason: the worker is lost, and its program at fault."""
 
 
 @dataclass(slots=True)
 class Deadlines(Generic[T]):
     """Has workers killed that exceed a limit, with blame for their program: the engine gives up a trainer
-    that fails again and again. `gone` is told of workers whose agents do not obey."""
+    that fails again and again. Calls `gone` for workers whose agents do not obey."""
 
     limits: TimeLimits
     link: Link
@@ -119,7 +119,7 @@ class Deadlines(Generic[T]):
             self.progressed(launched)
 
     def joins(self, launched: T, node: str) -> None:
-        """A worker was told of the membership that is published now, of which it is."""
+        """A worker got the membership that is published now, and belongs to it."""
         view, limit_s, generation = launched.workers[node], self.limits.start_s, launched.published
         if limit_s is not None:
             reason = f"did not join the other members within {limit_s:g} s"
@@ -167,7 +167,7 @@ class Deadlines(Generic[T]):
             self.limits.later(limit_s, lambda: self._check_progress(launched, limit_s))
 
     def busy(self, launched: T, seconds: float) -> None:
-        """A trainer that is watched has said that it works on something else, for so long at most."""
+        """A watched trainer works on something else, for at most `seconds`."""
         if launched.id in self._heard_at:
             self._heard_at[launched.id] = self.limits.now() + seconds
 

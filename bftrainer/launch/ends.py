@@ -121,17 +121,17 @@ class Ends(ABC, Generic[T]):
             launched.failed_in = view.joined
 
     def _is_end(self, launched: T, node: str, *, leaving: bool) -> bool:
-        """Whether a worker that has ended with exit code 0 is the one that ends its trainer."""
+        """True if this worker, which ended with exit code 0, ends its trainer."""
         if launched.finisher:
             return launched.finisher == node
         return launched.spec.work is None and not leaving and self._leads(launched, node)
 
     def _leads(self, launched: T, node: str) -> bool:
-        """Whether the script's end on this node is the trainer's, if its spec names no amount of work."""
+        """True if the script's end on this node is the trainer's, if its spec names no amount of work."""
         return True
 
     def _is_rank_0(self, launched: T, node: str) -> bool:
-        """Whether a worker that says that the work is done is rank 0, where its number is not known."""
+        """True if a worker of unknown rank that says that the work is done is rank 0."""
         return node in launched.members[:1]
 
     def _succeed(self, launched: T, node: str) -> None:
@@ -146,7 +146,7 @@ class Ends(ABC, Generic[T]):
             self._reports.failed(launched, launched.apart.say(why=why, count=count))
 
     def _have_met(self, launched: T) -> bool:
-        """Whether workers that have ended well have ever trained together, as far as is known by now."""
+        """True if workers that ended well are known to have trained together."""
         return True
 
     @staticmethod
@@ -174,7 +174,7 @@ class Ends(ABC, Generic[T]):
             self._repeat(launched)
 
     def _repeat(self, launched: T) -> None:
-        """Rank 0 did not end well after the work was done. The others begin anew with it, as they have left
+        """Rank 0 did not end well after the work was done. The others restart with it, as they have left
         their loops, too."""
         log.info("trainer %d: %s", launched.id, REPEATED)
         launched.finisher, launched.position_told, launched.ending = "", False, WORK_DONE

@@ -57,17 +57,17 @@ PEER_GONE = (
 """An error with one of these words may come of another rank's end, and says nothing against a script."""
 RECENT_S = 60.0
 FREE_DEATHS = 2
-"""So many workers may be lost on a node within `RECENT_S` before the next one starts later."""
+"""Workers that a node may lose within `RECENT_S` before the next one starts later."""
 MOST_KINDS = 100
-"""Of so many memberships that no worker has joined yet it is known what they changed."""
+"""Memberships without a worker yet whose changes are remembered."""
 FAILED_LATELY_S = 600.0
-"""For so long its user is told that its program has failed."""
+"""Seconds for which its user is told that its program has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLimits:
-    """What one trainer's workers may cause; `hit` is called with a setting's name, a trainer's user and the
-    bound where they try more."""
+    """Bounds of one trainer's workers. They call `hit` with a setting's name, a trainer's user and the bound
+    where workers exceed it."""
 
     metrics: int = 100  # names of figures that a script may report: each has a column in what is shown
     hit: Callable[[str, str, float], None] = lambda bound, user, at: None
@@ -181,7 +181,7 @@ class LaunchedTrainer:
         )
 
     def _attempts(self, action: StartWorker, now: float) -> int:
-        """How many starts have failed before this one, by which it is put off. The engine counts failures
+        """Failed starts before this one, by which it is put off. The engine counts failures
         that are the program's; workers that are killed again and again, for whatever reason, wait as well."""
         self.deaths = [(at, node) for at, node in self.deaths if now - at < RECENT_S]
         died = sum(node == action.node for _, node in self.deaths)
@@ -194,7 +194,7 @@ class LaunchedTrainer:
             self.failed = (now, failure)
 
     def failed_lately(self, now: float) -> str:
-        """That its program has failed of late, and why: it may start, fail and start again for a while."""
+        """Why its program failed lately, if it did: it may start, fail and restart for a while."""
         if self.failed is None or self.succeeded or now - self.failed[0] >= FAILED_LATELY_S:
             return ""
         return f"its program failed {duration(now - self.failed[0])} ago: {self.failed[1]}"
@@ -226,7 +226,7 @@ class LaunchedTrainer:
         return PauseKind.LOSS if lost else PauseKind.JOIN  # of newcomers that never were members
 
     def kind(self, generation: int) -> PauseKind:
-        """What a membership that became real changed, with those before it that a later one overtook.
+        """Changes of a membership that became real, with those before it that a later one overtook.
 
         A newcomer may be ready before the survivors of a loss have met: the one pause is the loss's.
         """
@@ -238,13 +238,13 @@ class LaunchedTrainer:
 
     @property
     def finished(self) -> bool:
-        """Whether the work is done. Rank 0 may still run what its script has after the loop."""
+        """True if the work is done. Rank 0 may still run what its script has after the loop."""
         return self.succeeded or bool(self.finisher)
 
     @property
     def note(self) -> str:
-        """What its user should know of a script that is not ready for long, or has done its work and goes on;
-        empty if nothing."""
+        """Warning to its user of a script that is not ready for long, or has done its work and goes on; empty
+        if there is none."""
         if self.finisher and not self.succeeded:
             return f"its work is done; its script runs what it has after its loop on {self.finisher}"
         if self.confirmed or self.members:
@@ -254,23 +254,23 @@ class LaunchedTrainer:
 
     @property
     def completed(self) -> bool:
-        """Whether rank 0 has ended well, and the last of the other members has ended."""
+        """True if rank 0 has ended well, and the last of the other members has ended."""
         at_work = (Phase.MEMBER, Phase.FINISHED)
         return self.succeeded and not any(view.phase in at_work for view in self._workers.values())
 
     @property
     def failed_after(self) -> str:
-        """Why it fails though rank 0 ends well; empty if it does not. Where the others went on from a failure
+        """Its failure though rank 0 ends well; else empty. Where the others went on from a failure
         in a later membership, it was a loss."""
         return self.failure if self.failed_in >= self.confirmed else ""
 
     def has_left_loop(self, node: str, view: WorkerView, phase: Phase, reason: str) -> bool:
-        """Whether a worker that has ended in this phase had said that the work is done, and was not told to
-        leave since."""
+        """True if a worker that ended in this phase had said that the work is done, and was not told to leave
+        since."""
         return phase == Phase.FINISHED
 
     def why_lost(self, view: WorkerView, code: int, reason: str) -> tuple[str, bool]:
-        """Why a worker is lost that ended with an exit code, and whether its program is to blame."""
+        """Reason why a worker with this exit code is lost, and whether its program is to blame."""
         if view.overdue:
             return view.overdue, True
         if view.repeated:
@@ -282,12 +282,12 @@ class LaunchedTrainer:
 
     @property
     def has_told(self) -> bool:
-        """Whether its script has ever told of its training, as far as is known."""
+        """True if its script is known to have reported its training."""
         return bool(self.confirmed or self.samples)
 
     def untold(self, node: str) -> str:
-        """Why it is in vain to run a script again that has ended with exit code 0 on this node: it tells of
-        nothing, and its spec asks for samples. Empty if it is not."""
+        """Reason not to run a script again that ended with exit code 0 on this node: it reports nothing, and
+        its spec asks for samples. Empty if there is none."""
         if self.spec.work is None or self.has_told:
             return ""
         return self.untold_samples.say(node=node, samples=self.spec.work)
@@ -310,8 +310,8 @@ class LaunchedTrainer:
         return None if of is None else float(max(0, of - self.samples))
 
     def left_early(self) -> str:
-        """How the end is told where a script left its loop, and ended well, before all its epochs; else
-        empty. It may have met what it waited for, or swallowed an error."""
+        """Message for a script that left its loop, and ended well, before all its epochs; else empty. It may
+        have met what it waited for, or swallowed an error."""
         of = self.reported.of if self.reported else None
         if of is None or self.samples >= of:
             return ""

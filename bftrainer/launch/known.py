@@ -73,7 +73,7 @@ class KnownTrainers(Generic[T]):
         return {node: view.phase for node, view in launched.workers.items() if view.sent} if launched else {}
 
     def any_workers(self) -> bool:
-        """Whether any trainer's worker may still be there."""
+        """True if any trainer's worker may still be there."""
         return any(view.sent for view in self.by_node)
 
     def views(self, trainer: int) -> Mapping[str, WorkerView]:
@@ -82,5 +82,5 @@ class KnownTrainers(Generic[T]):
         return launched.workers if launched else {}
 
     def busy(self, node: str) -> bool:
-        """Whether a worker may be running on a node that still has something to do."""
+        """True if a worker may be running on a node that still has something to do."""
         return any(view.sent and not view.left for view in self.by_node.on(node).values())

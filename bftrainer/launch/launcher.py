@@ -50,10 +50,10 @@ class AgentLauncher(Ends[T]):
     """
 
     gated: ClassVar[bool] = False
-    """Whether workers wait, warm, before their script for a `go` with its environment."""
+    """True if workers wait, warm, before their script for a `go` with its environment."""
 
     trainer_type: type[T]
-    """What the launcher keeps of a trainer."""
+    """Type of the launcher's record of a trainer."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class AgentLauncher(Ends[T]):
         """End what the launcher itself runs for a trainer that has just been forgotten."""
 
     def note(self, trainer: int) -> str:
-        """What a trainer's user should know of its start or its progress; empty if nothing."""
+        """Note to a trainer's user on its start or its progress; empty if there is none."""
         launched = self.known.get(trainer)
         if launched is None:
             return ""
@@ -280,5 +280,5 @@ class AgentLauncher(Ends[T]):
 
 
 def _has(found: Running | None, view: WorkerView) -> bool:
-    """Whether an agent has a worker: not only an earlier one, as the order to start it was lost."""
+    """True if an agent has this worker, not an earlier one as the order to start it was lost."""
     return found is not None and found.generation >= view.generation

@@ -103,12 +103,12 @@ class Launchers:
         return launcher.known.workers(trainer) if launcher else strays
 
     def note(self, trainer: int) -> str:
-        """What a trainer's user should know of its start or its progress; empty if nothing."""
+        """Note to a trainer's user on its start or its progress; empty if there is none."""
         launcher = self._of(trainer)
         return launcher.note(trainer) if launcher else ""
 
     def any_workers(self) -> bool:
-        """Whether any trainer's worker may still be there."""
+        """True if any trainer's worker may still be there."""
         return any(launcher.known.any_workers() for launcher in self._by_name.values())
 
     def views(self, trainer: int) -> Mapping[str, WorkerView]:
@@ -121,7 +121,7 @@ class Launchers:
         return next((own for own in self._by_name.values() if trainer in own.known), None)
 
     def busy(self, node: str) -> bool:
-        """Whether a worker may be running on a node that still has something to do."""
+        """True if a worker may be running on a node that still has something to do."""
         return any(launcher.known.busy(node) for launcher in self._by_name.values())
 
     def log_folder(self, trainer: int, spec: TrainerSpec) -> Path:

@@ -48,7 +48,7 @@ def warm(spec: TrainerSpec) -> Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartConfig:
-    """How a launcher starts all its workers, see `wire.messages.to_agent.Start`."""
+    """Settings by which a launcher starts all its workers, see `wire.messages.to_agent.Start`."""
 
     grace_s: float
     write_s: float = 0.0
@@ -93,7 +93,7 @@ def start(launched: LaunchedTrainer, node: str, folders: Folders, how: StartConf
 
 
 def delay_s(view: WorkerView) -> float:
-    """How long an agent waits before it starts a worker: the longer, the more attempts have failed."""
+    """Seconds before an agent starts a worker: the longer, the more attempts have failed."""
     return backoff_s(1.0, view.attempt - 1, MAX_DELAY_S) if view.attempt else 0.0
 
 
@@ -138,7 +138,7 @@ def kv(trainer: int, generation: int, key: Any, value: Any) -> Message:
 
 
 def busy(trainer: int, node: str, seconds: float) -> Message:
-    """The member on `node` is busy for so long at most; 0: not any more."""
+    """The member on `node` is busy for at most `seconds`; 0: not any more."""
     return {"type": "busy", "trainer": trainer, "node": node, "seconds": seconds}
 
 

@@ -1,4 +1,4 @@
-"""From what workers report to entries of the journal and events of the engine."""
+"""Turns workers' reports into entries of the journal and events of the engine."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 
 NO_BOUNDS = WorkerLimits()
 STANDSTILL_S = 60.0
-"""A trainer that has come no further for so long is said to make no progress."""
+"""Seconds after which a trainer that comes no further is said to make no progress."""
 MAX_PAUSES = 10
-"""So many pauses one node may tell of one membership."""
+"""Pauses that one node may report of one membership."""
 
 
 class Reports:
@@ -252,7 +252,7 @@ class Reports:
         return dict(islice(both.items(), self._bounds.metrics))
 
     def _warnings(self, launched: LaunchedTrainer, at: said.Standing) -> tuple[str, ...]:
-        """What the script has been warned of, and why it cannot save if it cannot."""
+        """Warnings to the script, with the reason why it cannot save if it cannot."""
         problem = at.problem if isinstance(at, said.Progress) else launched.problem
         launched.problem = problem
         return (*at.warned, problem) if problem else tuple(at.warned)

@@ -25,13 +25,13 @@ log = logging.getLogger(__name__)
 
 SLOTS = 2
 KEEP = 2
-"""So many checkpoints are kept."""
+"""Number of checkpoints to keep."""
 CHUNK = 8 * 1024 * 1024
 FLUSH = 64 * 1024 * 1024
-"""After so many bytes they are on the disk: so to give up, or to end, never takes long."""
+"""Bytes between flushes to the disk: giving up, and ending, stay quick."""
 CHECK_S = 0.1
 HANGS_S = 1.0
-"""A disk that takes so long beyond the deadline for one part is not waited for."""
+"""Seconds beyond the deadline for one part after which a disk is given up."""
 _NAME = re.compile(r"g\d{8}-s\d{12}\.pt")
 
 
@@ -46,7 +46,7 @@ class _Taken:
 
 
 class CheckpointWriter:
-    """Writes the snapshots of one worker into `folder`, one after the other. `written` is told of each.
+    """Writes the snapshots of one worker into `folder`, one after the other. Calls `written` for each.
 
     `own`: the folder is to be this user's alone. `deadline`: until when it may write, by `time.monotonic`;
     what is not whole then is given up.
@@ -67,7 +67,7 @@ class CheckpointWriter:
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is a snapshot that is not on the disk yet."""
+        """True if a snapshot is not on the disk yet."""
         return self._task is not None
 
     def take(self, message: Message) -> None:
@@ -141,8 +141,8 @@ class Writing:
         self.is_wanted = True
 
     def gives_way(self, nbytes: int, left_s: float) -> bool:
-        """Whether to give this one up for a later snapshot of so many bytes: not if half of it is written,
-        nor if there would be no time for the later one."""
+        """True if this snapshot should be given up for a later one of `nbytes` bytes: not if half of it is
+        written, nor if no time would be left for the later one."""
         took_s = time.monotonic() - self._began_at
         fits = not self._done or nbytes * took_s <= left_s * self._done
         return fits and self._done < self._nbytes / 2

@@ -34,7 +34,7 @@ class LastState:
 
     @property
     def is_at_risk(self) -> bool:
-        """Whether a state that is not on the disk yet would be lost with this node, as far as it was told."""
+        """True if this node is known to hold a state that is not on the disk yet."""
         return self._is_last and (self._is_busy if self._has_ended else self._has_joined)
 
     @property
@@ -80,7 +80,7 @@ class LastState:
         return True
 
     def within(self, seconds: float) -> None:
-        """It may be written for so long at most."""
+        """Allow at most `seconds` for writing it."""
         if self._writer is not None:
             self._writer.deadline = min(self._writer.deadline, time.monotonic() + seconds)
 

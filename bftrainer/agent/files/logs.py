@@ -37,7 +37,7 @@ def open_log(path: Path, what: str, program: Program | None = None) -> int:
     except OSError as error:
         raise FolderError(NO_FOLDER.say(what="log can be written", path=path, why=error.strerror)) from error
     moment = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    with contextlib.suppress(OSError):  # on a full disk it trains all the same
+    with contextlib.suppress(OSError):  # on a full disk training goes on
         os.write(log, f"{moment} bftrainer: {what}\n".encode(errors="replace"))
     return log
 

@@ -23,7 +23,7 @@ from bftrainer.agent.turns.table import DeviceTurns
 log = logging.getLogger(__name__)
 
 MAX_LINE = 256
-"""So many bytes a worker may say in a line: names of a device, and a few numbers."""
+"""Bytes of a worker's line, at most: names of a device, and a few numbers."""
 LEAST_STEPS = 5
 """Fewer steps say nothing of how a trainer computes."""
 MAX_BYTES = 10**15
@@ -47,8 +47,8 @@ class TurnTaker:
     start: tuple[int, float, float, float] | None = None  # step, time, held_s, waited_s at its first report
 
     def usage(self, step: int, beside: int, now: float) -> dict[str, Any] | None:
-        """How it has used the device since the workers there last changed, see `wire.messages.from_agent`;
-        None: there are too few steps yet to say."""
+        """Its use of the device since the workers there last changed, see `wire.messages.from_agent`; None if
+        there are too few steps yet."""
         if self.start is None or step < self.start[0]:
             self.start = step, now, self.held_s, self.waited_s
         first, since, held_s, waited_s = self.start
@@ -110,7 +110,7 @@ class TurnServer:
             self._change(taker.device, DeviceTurns.calm, taker.number)
 
     def usage(self, trainer: int, step: int) -> dict[str, Any] | None:
-        """How the trainer's worker here uses its device, see `TurnTaker.usage`: of several, one of them."""
+        """Use of a device by the trainer's worker here, or one of them; see `TurnTaker.usage`."""
         taker = next(iter(self._of(trainer)), None)
         if taker is None:
             return None
@@ -132,7 +132,7 @@ class TurnServer:
         """A worker has said a line.
 
         Raises:
-            ValueError: it is none that workers say.
+            ValueError: workers send no such line.
         """
         words = line.decode("ascii").split()
         now = self._clock()
@@ -163,7 +163,7 @@ class TurnServer:
             self._change(taker.device, DeviceTurns.gone, taker.number, self._clock())
 
     def _others_changed(self, device: str) -> None:
-        """How a worker uses a device is measured anew, as others compute there."""
+        """Restart the measurement of a device's use, as others compute there."""
         for taker in self._takers.values():
             if taker.device == device:
                 taker.start = None
@@ -206,7 +206,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """As of asyncio."""
+        """Called by asyncio."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101  of a stream
         peer = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         self._transport = transport
@@ -216,7 +216,7 @@ class _Connection(asyncio.Protocol):
         self._taker = self._server.connected(transport)
 
     def data_received(self, data: bytes) -> None:
-        """As of asyncio."""
+        """Called by asyncio."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         try:
             if len(self._rest) > MAX_LINE:
@@ -230,6 +230,6 @@ class _Connection(asyncio.Protocol):
                 self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """As of asyncio."""
+        """Called by asyncio."""
         if self._taker is not None:
             self._server.gone(self._taker)

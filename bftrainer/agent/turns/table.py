@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 LEAST_S = 2.0
-"""A turn lasts at least so long before it is taken away from a worker that lets another wait."""
+"""Least seconds of a turn before a worker that lets another wait loses it."""
 TIMES = 10.0
-"""And so many times as long as the longest of the worker's turns yet."""
+"""Also the least turn, in multiples of the worker's longest yet."""
 FIRST_S = 60.0
 """A worker's first turn: programs are compiled then, and devices are set up."""
 
@@ -37,7 +37,7 @@ class DeviceTurns:
     free: frozenset[int] = frozenset()
 
     def may_compute(self, worker: int) -> bool:
-        """Whether a worker that has asked for its turn need not wait."""
+        """True if a worker that has asked for its turn need not wait."""
         return worker == self.holder or worker in self.free
 
     def take(self, worker: int, now: float) -> DeviceTurns:
@@ -85,7 +85,7 @@ class DeviceTurns:
 
     @property
     def due(self) -> float | None:
-        """When the holder loses its turn if it does not give it; None: it does not, as nobody waits."""
+        """Time at which the holder loses its turn; None if nobody waits."""
         if self.holder is None or self.waited_for is None:
             return None
         longest = self.longest.get(self.holder)

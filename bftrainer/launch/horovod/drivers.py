@@ -23,15 +23,15 @@ T = TypeVar("T")
 
 POLL_S = 0.05
 UP_S = 60.0
-"""A driver that does not listen after so long never will."""
+"""Seconds after which a driver that does not listen never will."""
 RETRY_S = 2.0
 LINE_BYTES = 16 << 20
 """The longest line of a driver: the names of all workers of the largest membership."""
 LOG_BYTES = 1 << 20
-"""A driver's log that is longer begins anew with its next driver; a driver itself bounds what it writes."""
+"""Bytes above which the next driver truncates a log; a driver itself bounds its output."""
 
 LOGS = 50
-"""So many logs of drivers are kept, those that were written last."""
+"""Logs of drivers to keep, the last written."""
 
 
 class Drivers(Protocol):

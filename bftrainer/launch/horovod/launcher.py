@@ -28,7 +28,7 @@ from bftrainer.wire.messages.from_agent import Report, Running
 from bftrainer.wire.phases import Phase
 
 MOST_ASKING = 4096
-"""So many hosts that ask for a place are remembered: no machine has so many, and names can be made up."""
+"""Asking hosts to remember, more than any machine has: names can be made up."""
 
 
 class HorovodLauncher(AgentLauncher[HorovodTrainer]):

@@ -24,7 +24,7 @@ has it."""
 
 
 def host_of(node: str, view: WorkerView) -> str:
-    """What Horovod calls a worker: its node, or its GPU, and its start, so that one that comes back is a new
+    """Horovod's name of a worker: its node, or its GPU, and its start, so that one that comes back is a new
     host."""
     return f"{node.replace(':', IN_HOST)}.{view.generation}"
 
@@ -69,21 +69,21 @@ class HorovodTrainer(LaunchedTrainer):
         return [n for n in self.ranks if n in self.workers and host_of(n, self.workers[n]) in self.hosts]
 
     def leads(self) -> bool:
-        """Whether rank 0 is still in its world."""
+        """True if rank 0 is still in its world."""
         if not self.ranks or self.ranks[0] not in self.present():
             return False
         return host_of(self.ranks[0], self.workers[self.ranks[0]]) not in self.asking
 
     def follows(self, node: str) -> bool:
-        """Whether another worker is rank 0, and there to say whether the work is done."""
+        """True if another worker is rank 0, and there to say whether the work is done."""
         return bool(self.ranks) and node != self.ranks[0] and self.leads()
 
     def has_state(self, nodes: list[str]) -> bool:
-        """Whether a worker on any of these nodes has trained, so that it has the state."""
+        """True if a worker on any of these nodes has trained, and so has the state."""
         return any(self.workers[node].joined for node in nodes)
 
     def environment(self, node: str, address: str) -> dict[str, str]:
-        """What a worker's script finds in its environment; the driver listens at `address` and `port`."""
+        """Environment of a worker's script; the driver listens at `address` and `port`."""
         return {
             **FIXED,
             "HOROVOD_HOSTNAME": host_of(node, self.workers[node]),
@@ -110,7 +110,7 @@ class HorovodTrainer(LaunchedTrainer):
         self.broken = False
 
     def miss(self, node: str) -> None:
-        """A node's worker is gone. One that is started there anew comes with a later membership."""
+        """A node's worker is gone. Its successor comes with a later membership."""
         self.broken = self.broken or node in self.ranks
         if self.pending is not None:
             others = tuple(member for member in self.pending.members if member != node)

@@ -26,21 +26,21 @@ from bftrainer.wire.rates import Bucket
 log = logging.getLogger(__name__)
 
 RESYNC_AFTER_S = 1.0
-"""How long to wait for the report of a lost member before a broken group is published again as it was."""
+"""Seconds to wait for a lost member's report before a broken group is published unchanged."""
 AT_ONCE = 3
-"""A group that broke so often is published again ever later, `RESYNC_MOST_S` at most."""
+"""Breaks after which a group is published again ever later, `RESYNC_MOST_S` at most."""
 RESYNC_MOST_S = 64.0
 OVER = (Phase.FINISHED, Phase.DONE)
 """The phases of a worker that has left its loop."""
 MAX_ENTRIES = 100
 MAX_ENTRIES_BYTES = 100_000
-"""So many entries, and so many bytes of them, a member sets in the rendezvous of one generation; it needs a
-few, of 8 bytes per member."""
+"""Entries, and bytes of them, that a member may set in the rendezvous of one generation; it needs a few, of
+8 bytes per member."""
 MOST_WORKERS = 16
-"""So many workers of a member count for that: how many devices a node has is what its agent says."""
+"""Workers of a member that count for that: only its agent says how many devices it has."""
 BUSY_PER_S, BUSY_BURST = 0.5, 20
-"""So often the others are told that a member is busy, or is not any more. An agent tells either every 5 s at
-most; each time costs a message to every other member."""
+"""Messages per second, and at once, that a member is busy, or is not any more. An agent sends either every 5
+s at most; each costs a message to every other member."""
 
 
 @dataclass(slots=True)
@@ -59,8 +59,8 @@ class NativeTrainer(LaunchedTrainer):
     busy: dict[str, Bucket] = field(default_factory=dict)  # node -> how often it may still say that it is
 
     def writes(self, node: str) -> bool:
-        """Whether the worker of a node that leaves may still be there. One that is started in its place is
-        up once it has ended."""
+        """True if the worker of a node that leaves may still be there. Its successor is up once it has
+        ended."""
         view = self.workers.get(node)
         return view is not None and view.phase in (Phase.LEAVING, Phase.STARTING)
 
@@ -113,7 +113,7 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
                 self._link.send(node, messages.kill(launched.id, "it hung and was killed"))
 
     def _left_alone(self, launched: NativeTrainer, node: str, view: WorkerView) -> None:
-        """A worker has left its loop, and rank 0 goes on: it begins anew."""
+        """A worker has left its loop, and rank 0 goes on: it restarts."""
         reason = "its script left the loop, while rank 0 went on"
         if view.phase == Phase.DONE:
             self._gone(launched, node, reason, blame=True)
@@ -195,7 +195,7 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
                     self._link.send(peer, order)
 
     def _admits(self, launched: NativeTrainer, node: str, entry: said.Kv) -> bool:
-        """Whether a member may set one more entry: each goes to all others."""
+        """True if a member may set one more entry: each goes to all others."""
         count, size = launched.entries.get(node, (0, 0))
         count, size = count + 1, size + len(entry.key) + len(entry.value)
         launched.entries[node] = (count, size)

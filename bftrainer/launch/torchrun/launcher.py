@@ -69,7 +69,7 @@ class TorchrunTrainer(LaunchedTrainer):
         return Phase.FINISHED in (phase, view.phase) or is_late
 
     def note_of_runs(self, now: float) -> str:
-        """What its user is told of its runs so far; empty if nothing."""
+        """Note to its user on its runs so far; empty if there is none."""
         told = self.runs.note(now, self.spec.checkpoint_interval_s, attached=self.attached)
         if told or self.has_told or self.spec.samples is None or not self.runs.is_long(now):
             return told
@@ -86,12 +86,12 @@ class TorchrunTrainer(LaunchedTrainer):
 
     @property
     def leader_first(self) -> bool:
-        """Whether rank 0 alone is told to stop, and the others when it has ended."""
+        """True if rank 0 alone is told to stop, and the others when it has ended."""
         return self.spec.stop_signal == "rank_0" or (self.attached and self.spec.stop_signal != "all")
 
     @property
     def is_ending(self) -> bool:
-        """Whether rank 0 has done its work: no other run begins, unless a process fails."""
+        """True if rank 0 has done its work: no other run begins, unless a process fails."""
         return self.finished or self.led
 
 
@@ -111,7 +111,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         super().add(trainer, spec, **stored)
         launched = self.known[trainer]
         launched.leader = launched.members[0] if launched.members else ""
-        launched.attached = launched.samples > 0  # none but an attached script has told of its progress
+        launched.attached = launched.samples > 0  # only attached scripts report progress
         self._stores.prepare()
 
     def note(self, trainer: int) -> str:
@@ -150,8 +150,8 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         )
 
     def _store_lost(self, launched: TorchrunTrainer, action: Regroup, reason: str) -> None:
-        """The store of a run has ended. Processes that take steps together need it no more; others cannot
-        meet, and begin anew without blame."""
+        """The store of a run has ended. Processes that take steps together do not need it; others cannot
+        meet, and restart without blame."""
         log.warning("trainer %d: the store of run %d is lost: %s", launched.id, action.generation, reason)
         if launched.pending is action:
             launched.port = 0
@@ -224,7 +224,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         self._tell_when_it_has_lasted(launched, run.generation)
 
     def _tell_when_it_has_lasted(self, launched: TorchrunTrainer, generation: int) -> None:
-        """Have the engine decide anew once a run has taken as long as its script's checkpoints are apart."""
+        """Have the engine decide again once a run has lasted the time between its script's checkpoints."""
 
         def tell() -> None:
             if self.known.get(launched.id) is launched and launched.published == generation:
@@ -287,8 +287,8 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
             super()._exited(launched, node, view, end)
 
     def _is_one_of_all(self, launched: TorchrunTrainer, node: str) -> bool:
-        """Whether a process that ends with exit code 0 says nothing of the others: rank 0 says whether the
-        work is done; if no amount of work is given, all have to end so."""
+        """True if a process that ends with exit code 0 says nothing of the others: rank 0 says whether the
+        work is done; without an amount of work, all have to end so."""
         if launched.finisher or launched.spec.samples is not None:
             return node not in (launched.finisher, launched.leader)
         return True
@@ -354,8 +354,8 @@ MAX_RESTARTS = 1 << 30
 def environment(
     *, name: str, run: int, group: int, counts: Sequence[int], address: str, port: int
 ) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """What torchrun sets for all processes of the node with the number `group`, and for each; `counts` says
-    how many processes each node runs.
+    """Variables of torchrun for all processes of the node with the number `group`, and for each; `counts`:
+    processes per node.
 
     `address` and `port` are those of the run's store.
     """

@@ -11,11 +11,11 @@ from bftrainer.messages.ends import NEVER_SAVED, NO_FURTHER, NO_PROGRESS, RANKS_
 
 MANY_RUNS = 5
 SHORT_S = 60.0
-"""After so many runs that all were shorter, the user of a script that tells of no progress is told so."""
+"""Seconds of a short run: after several in a row, the user of a script that reports no progress is warned."""
 MOST_RUNS = 30
-"""After so many that were all short, or in which a script came no further than before, the trainer fails."""
+"""Runs that are all short, or in which a script comes no further, after which the trainer fails."""
 LOOK_S = 60.0
-"""How often to look whether processes that run have met."""
+"""Seconds between checks whether running processes have met."""
 ANSWER_S = 20.0
 """A store that does not say by then whether it was used is not waited for."""
 
@@ -52,28 +52,28 @@ class Runs:
         return self._in_vain(now, saves_every_s)
 
     def begin(self, number: int, ranks: int, now: float) -> None:
-        """A run begins, with so many processes."""
+        """A run begins, with `ranks` processes."""
         self.count, self.began_at = self.count + 1, now
         self.number, self.ranks = number, ranks
         self.met, self.seems_apart = (True if ranks == 1 else None), False
 
     def is_long(self, now: float) -> bool:
-        """Whether the present run is so long that an attached script would have told of its progress."""
+        """True if an attached script would have reported progress in the present run by now."""
         return self.count > 0 and now - self.began_at >= SHORT_S
 
     def note(self, now: float, saves_every_s: float, *, attached: bool) -> str:
-        """What the user is told of the runs so far, if they may all come to nothing; else empty."""
+        """Warning to the user if all runs so far may come to nothing; else empty."""
         if self.seems_apart:
             return RANKS_SEEM_APART.say(ranks=self.ranks, seconds=now - self.began_at)
         return "" if attached or self.count < MANY_RUNS else self._in_vain(now, saves_every_s)
 
     def apart(self) -> str:
-        """Why a trainer has failed whose processes have all ended well."""
+        """Reason why a trainer failed though all its processes ended well."""
         return RANKS_APART.say(ranks=self.ranks)
 
     def _in_vain(self, now: float, saves_every_s: float) -> str:
-        """What is told of so many runs that tell of no progress; empty if one was long enough for a
-        checkpoint. `saves_every_s` is the spec's `checkpoint.interval_s`; 0: it says nothing."""
+        """Warning after several runs that report no progress; empty if one was long enough for a checkpoint.
+        `saves_every_s` is the spec's `checkpoint.interval_s`; 0: it says nothing."""
         longest_s = max(self.longest_s, now - self.began_at)
         if longest_s >= (saves_every_s or SHORT_S):
             return ""

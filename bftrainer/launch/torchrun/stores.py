@@ -17,12 +17,12 @@ from typing import Protocol
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-"""How long to wait before a host, or a trainer's store, that has ended is started again."""
+"""Seconds before a host, or a trainer's store, that has ended is started again."""
 HOST_ENDED = "the host of all stores ended"
 
 
 class Stores(Protocol):
-    """Where a run's processes find each other."""
+    """Stores through which a run's processes find each other."""
 
     address: str
     """The machine at which nodes reach the stores."""
@@ -70,7 +70,7 @@ class Wanted:
 
 
 class StoreHost:
-    """Implements `Stores` with a process of `elastic.programs.tcp_store`, started anew if it ends.
+    """Implements `Stores` with a process of `elastic.programs.tcp_store`, restarted if it ends.
 
     `memory_mb` and `connections` bound each store.
     """
