@@ -23,7 +23,7 @@ ALIKE = 0.02
 
 
 def unseeded(alone: RunRecord, again: RunRecord) -> Iterator[Deviation]:
-    """What two runs in peace do not have in common though nothing was changed but rounding."""
+    """Differences between two undisturbed runs of which only the rounding differs."""
     key = (0, 1)
     if key not in alone.steps or key not in again.steps or not alone.starts or not again.starts:
         return
@@ -46,7 +46,7 @@ def unseeded(alone: RunRecord, again: RunRecord) -> Iterator[Deviation]:
 
 
 def compare_steps(alone: RunRecord, run: RunRecord, yardstick: Yardstick) -> Iterator[Deviation]:
-    """How a run's steps deviate: each aspect where it does so first."""
+    """Deviations of a run's steps: the first of each aspect."""
     yield from _ranks_apart(alone, run, yardstick)
     if run.length != alone.length:
         of = {"ranks": max((facts.ranks for facts in run.steps.values()), default=1)}
@@ -64,8 +64,8 @@ def compare_steps(alone: RunRecord, run: RunRecord, yardstick: Yardstick) -> Ite
 
 
 def compare_variables(alone: RunRecord, others: Sequence[RunRecord], run: RunRecord) -> Iterator[Deviation]:
-    """Which variables of the script are not what they are on one process, once it was resumed. `others`: more
-    runs in peace, in which a time or a number that follows from random ones is another as well."""
+    """Variables of the script that differ from those on one process, once it was resumed. `others`: more
+    undisturbed runs, in which a time or a number that follows from random ones differs as well."""
     found: dict[str, str] = {}
     for start in run.starts[1:]:
         key = (0, start.step)
@@ -97,7 +97,7 @@ def _close(one: float, other: float) -> bool:
 
 
 def compare_final(alone: RunRecord, run: RunRecord, yardstick: Yardstick) -> Iterator[Deviation]:
-    """Which entries of the final state deviate, the first of each kind."""
+    """Entries of the final state that deviate, the first of each kind."""
     if run.length != alone.length or not run.final:
         return
     ranks = max((facts.ranks for facts in run.steps.values()), default=1)
@@ -146,7 +146,7 @@ def _size(values: Array) -> float:
 def _entry(
     expected: Array, found: Array | None, allowed: float, least: float = 0.0
 ) -> tuple[str, float | None]:
-    """How an entry deviates, in words; empty if it does not. One that is smaller than `least` is measured by
+    """Deviation of an entry, in words; else empty. One that is smaller than `least` is measured by
     that: where gradients would be zero, as those of the bias of attention's keys, it consists of rounding."""
     if found is None:
         return "it is not there", None
@@ -242,7 +242,7 @@ def _step(alone: RunRecord, run: RunRecord, key: Key, yardstick: Yardstick) -> I
 
 
 def _are_others(one: StepFacts, other: StepFacts, *, random: bool) -> bool:
-    """Whether a step has other samples; where random numbers change them, whether it has more or fewer."""
+    """True if a step has other samples or, where random numbers change them, more or fewer."""
     if random:
         return one.rows.total() != other.rows.total() or other.shared
     return one.rows != other.rows
@@ -266,7 +266,7 @@ def _samples(alone: RunRecord, one: StepFacts, other: StepFacts, about: dict[str
 
 
 def factor(one: StepFacts, other: StepFacts) -> float | None:
-    """By which factor the gradients of a step are larger than on one process; None if by none, or by 1."""
+    """Factor by which the gradients of a step exceed those on one process; None if none, or 1."""
     if one.gradients.shape != other.gradients.shape:
         return None
     first, second = one.gradients[:, 1:].ravel(), other.gradients[:, 1:].ravel()

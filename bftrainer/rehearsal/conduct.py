@@ -40,7 +40,7 @@ BLOCK = "a-place-taken"
 
 @dataclass(frozen=True, slots=True)
 class Conducted:
-    """How a run went: the daemon's last view of its trainer, what was done to it, and what it has written."""
+    """A finished run: the daemon's last view of its trainer, what was done to it, and its output."""
 
     plan: RunPlan
     view: Mapping[str, Any]
@@ -142,7 +142,7 @@ class Conductor:
         return under
 
     def _course(self, under: _Under) -> Iterator[None]:
-        """What happens to one run; yields while it waits."""
+        """Conducts one run; yields while it waits."""
         plan = under.plan
         if plan.grows_to:
             yield from self._grow(under)
@@ -189,8 +189,8 @@ class Conductor:
             yield from self._resume(under)
 
     def _has_stopped(self, under: _Under, step: int) -> bool:
-        """Whether it has ended. On a busy machine the order reaches it late: where it has come to another
-        step at which it would be held, it is held no more, or it would be killed before it can save."""
+        """True if it has ended. On a busy machine the order reaches it late: if it is at another step that
+        would hold it, it is released, or it would be killed before it can save."""
         for later in under.plan.stops:
             held = held_of(under.folder, later, 0)
             if later > step and held.exists():
@@ -222,7 +222,7 @@ class Conductor:
             yield
 
     def _block(self, nodes: int) -> None:
-        """Have another trainer keep so many nodes."""
+        """Have another trainer keep `nodes` nodes."""
         body = {"name": BLOCK, "command": ["sleep", "100000"], "launcher": "torchrun", "weight": 1e5}
         self._submit({**body, "nodes": {"min": nodes, "max": nodes}})
         deadline = time.monotonic() + self._most_s

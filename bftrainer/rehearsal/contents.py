@@ -22,7 +22,7 @@ LONGEST = 110
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peace:
-    """What the runs in peace have in common: the first, one with rounding, and one with another seed."""
+    """The undisturbed runs together: the first, one with rounding, and one with another seed."""
 
     alone: RunRecord
     again: RunRecord | None = None
@@ -33,7 +33,7 @@ class Peace:
 
 
 PADDED = "total_flos"
-"""What Hugging Face reports at the end follows from how the samples that a rank has at once are padded."""
+"""A figure of Hugging Face at the end that depends on the padding of a rank's samples."""
 
 
 def compare_figures(peace: Peace, run: RunRecord) -> Iterator[Deviation]:
@@ -145,7 +145,7 @@ class _Shape:
 
 
 def _lines(one: Sequence[str], other: Sequence[str]) -> _Shape | None:
-    """How the lines of a file are others than on one process; None where there are as many."""
+    """Difference between a file's number of lines and that on one process; None if equal."""
     if len(one) == len(other):
         return None
     said = f"{len(other)} lines; on one process {len(one)}"
@@ -245,7 +245,7 @@ def _shown(value: object) -> str:
 
 
 def _allowed(peace: Peace, noise: float, run: RunRecord, *, by_chance: bool = False) -> float:
-    """How far numbers may lie apart that lie `noise` apart with another seed. As one pair of seeds may come
+    """Largest distance of numbers that lie `noise` apart with another seed. As one pair of seeds may come
     close to each other, they may lie as far apart as weights do; `by_chance`: also where they agree."""
     several = run.nodes > 1 or any(facts.ranks > 1 for facts in run.steps.values())
     drawn = max(NOISES * noise, peace.noise) if noise or by_chance else 0.0
@@ -253,7 +253,7 @@ def _allowed(peace: Peace, noise: float, run: RunRecord, *, by_chance: bool = Fa
 
 
 def _few_fractions(values: Collection[float]) -> bool:
-    """Whether numbers are so few that two seeds may have the same by chance, such as one accuracy."""
+    """True if so few numbers, such as one accuracy, may agree for two seeds by chance."""
     return len(values) < FEW and any(not float(value).is_integer() for value in values)
 
 
@@ -273,7 +273,7 @@ def _apart(one: float, other: float) -> float:
 
 
 def _last_digit(text: str) -> float:
-    """What the last printed digit of a number is worth; 0 of a whole one."""
+    """Value of the last printed digit of a number; 0 for a whole one."""
     mantissa, _, exponent = text.lower().partition("e")
     if "." not in mantissa:
         return 0.0

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Aspect(StrEnum):
-    """What is compared, in the order in which differences explain each other."""
+    """Aspects to compare, in the order in which differences explain each other."""
 
     END = "end"
     RANKS = "ranks"

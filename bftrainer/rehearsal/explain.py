@@ -41,7 +41,7 @@ from bftrainer.rehearsal.deviations import Aspect, Deviation
 from bftrainer.rehearsal.records import RunRecord
 
 FIRST_STEPS = 2
-"""What deviates so early does so without any change of nodes."""
+"""Deviations in this many first steps are not due to a change of nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ def _shared_out(
 
 
 def _is_filled_up(found: Deviation) -> bool:
-    """Whether the first step with other samples has all that it has on one process, and more of the data."""
+    """True if the first step with other samples has all those of one process, and more of the data."""
     facts = found.facts
     adds = facts["common"] >= 1.0 and facts["times"] > 1.0 and facts["known"] >= 0.9
     return adds and not facts["shared"] and (found.step or 0) > 1
@@ -185,7 +185,7 @@ def _counters(weights: Deviation | None) -> str:
 
 
 def _is_count(mine: float, theirs: float) -> bool:
-    """Whether a variable has begun again: it is nearer to its beginning than on one process."""
+    """True if a variable was reset: it is nearer to its beginning than on one process."""
     return 0 <= mine < theirs
 
 

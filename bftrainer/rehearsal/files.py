@@ -20,7 +20,7 @@ READ_S = 120.0
 
 
 def files_of(copies: Mapping[str, ScratchCopy]) -> dict[str, dict[str, FileFacts]]:
-    """What the files hold that were written in scratch copies: by a copy's name, then by the file's."""
+    """Contents of the files written in scratch copies: by a copy's name, then by the file's."""
     found: dict[str, dict[str, FileFacts]] = {name: {} for name in copies}
     tensors: dict[str, tuple[str, str]] = {}
     for run, copied in copies.items():

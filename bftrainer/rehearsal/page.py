@@ -66,7 +66,7 @@ def lines(found: Rehearsal) -> list[str]:
 
 
 def _done(found: Rehearsal) -> Iterator[str]:
-    """What was done to each run, and what the yardstick is."""
+    """Describes each run, and the yardstick."""
     for run in found.others:
         if run.events:
             yield from _wrapped("", f"{run.title}: {'; '.join(run.events)}.")

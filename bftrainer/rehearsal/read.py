@@ -26,7 +26,7 @@ class ProcessEvents:
     def number(self) -> None:
         """Give each step its place in the training (`at`), as far as the script or the library tells it.
         Another optimizer than the first may step more seldom: its steps belong to those of the first."""
-        offset, since = 0, list[Event]()  # steps since the script has told of its place
+        offset, since = 0, list[Event]()  # steps since the script last reported its place
         turn = 0  # steps of the first optimizer in this process
         for event in self.events:
             if event["event"] == "step":
@@ -43,8 +43,8 @@ class ProcessEvents:
                 since.append(event)
 
     def shift(self, known: dict[str, int]) -> None:
-        """Where neither script nor library tells its place: it goes on after the step whose weights it begins
-        with. `known`: such steps of the processes before, by weights; its own are added."""
+        """Handle a script and library that do not report its place: it goes on after the step with the
+        weights it begins with. `known`: such steps of the processes before, by weights; its own are added."""
         steps = [event for event in self.events if event["event"] == "step" and event["opt"] == 0]
         first = next((e for e in self.events if e["event"] == "initial" and e["opt"] == 0), None)
         tells = any(e["event"] == "said" and e["kind"] == "moved" for e in self.events)
@@ -124,12 +124,12 @@ def recorded(
 
 
 def _is_second(event: Event) -> bool:
-    """Whether an event is the second step of an elastic.Run, before which one step's samples were taken."""
+    """True if an event is the second step of an elastic.Run, before which one step's samples were taken."""
     return event["event"] == "step" and event["at"] == 2 and bool(event["before"])
 
 
 def _kills(processes: Iterable[ProcessEvents]) -> list[str]:
-    """Which ranks killed themselves, in words, in the order of time."""
+    """Ranks that killed themselves, in words, in the order of time."""
     kills = sorted(
         (event["time"], event["rank"], event["at"], event.get("ended", False))
         for process in processes
@@ -209,7 +209,7 @@ def prints(rows: Sequence[Sequence[float]]) -> Prints:
 
 
 def _starts(processes: Iterable[ProcessEvents]) -> tuple[StartFacts, ...]:
-    """Where processes of rank 0 have begun, that had the state before their first step."""
+    """Starts of processes of rank 0 that had the state before their first step."""
     found = []
     for process in processes:
         initial = next((e for e in process.events if e["event"] == "initial" and e["opt"] == 0), None)
@@ -236,7 +236,7 @@ def _last(processes: Sequence[ProcessEvents]) -> ProcessEvents | None:
 def _figures(
     processes: Iterable[ProcessEvents],
 ) -> tuple[dict[str, dict[int, list[float]]], dict[str, dict[int, float]]]:
-    """What was given with steps, by name, step and rank; and what rank 0 has reported apart from steps."""
+    """Values given with steps, by name, step and rank; and those that rank 0 reported apart from steps."""
     given: dict[str, dict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     told: dict[str, dict[int, float]] = defaultdict(dict)
     for process in processes:

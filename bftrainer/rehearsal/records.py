@@ -46,7 +46,7 @@ class StartFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFacts:
-    """What a file that the script has written holds: lines of text, named numbers, or only a digest."""
+    """Contents of a file that the script wrote: lines of text, named numbers, or only a digest."""
 
     lines: Sequence[str] | None = None
     entries: Mapping[str, Any] | None = None
@@ -92,13 +92,13 @@ class RunRecord:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it ended well."""
+        """True if it ended well."""
         return self.status == "completed"
 
 
 def distance(one: Prints, other: Prints, sizes: Sequence[int]) -> Array:
-    """How far tensors lie apart, relative to their norms, one by one. Of a tensor that is small beside all
-    others, relative to theirs."""
+    """Distances of tensors, relative to their norms, one by one; of a tensor that is small beside all others,
+    relative to theirs."""
     if one.shape != other.shape or not one.size:
         return np.full(max(len(one), len(other), 1), np.inf)
     counts = np.asarray(sizes, dtype=float) if len(sizes) == len(one) else np.ones(len(one))

@@ -25,7 +25,7 @@ NODES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
-    """What came of a rehearsal: the runs with their deviations, and the causes that explain these."""
+    """Outcome of a rehearsal: the runs with their deviations, and the causes that explain these."""
 
     name: str
     launcher: str
@@ -39,7 +39,7 @@ class Rehearsal:
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs but what rounding and noise explain."""
+        """True if rounding and noise explain all differences."""
         return not any(each.is_fault for each in self.deviations)
 
 
@@ -59,7 +59,7 @@ def rehearse(
         spec: of the trainer.
         written: the same, as its user has written it.
         root: an empty folder.
-        steps: the script takes at least so many, or all that it has.
+        steps: the script takes at least this number, or all that it has.
         whole_s: a script that trains for no longer is run to its own end.
         most_s: a run that takes longer is given up.
         say: shows a line of progress.

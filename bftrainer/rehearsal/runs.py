@@ -15,7 +15,7 @@ ALONE, AGAIN, SEED, TWO, JOINED, RESUMED = "alone", "again", "seed", "several", 
 MOST_NODES = 4
 PLAIN = Directions()
 SOON_S = 1.0
-"""Checkpoints are written at least so often in a rehearsal, which is short."""
+"""Longest seconds between checkpoints in a rehearsal, which is short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ def first(least: int, most_s: float) -> RunPlan:
 def others(
     spec: TrainerSpec, length: int, cut: int | None, changed: int = 0, batch: int | None = None
 ) -> list[list[RunPlan]]:
-    """The runs that follow, in groups that go on at the same time, for a script of so many steps. `changed`:
+    """The runs that follow, in groups that go on at the same time, for a script of `steps` steps. `changed`:
     the step in which it has kept a value for the last time, after which it is to be stopped."""
     late = _uneven(min(max(length * 4 // 5, changed + 1), length - 1), length - 1)
     stops = tuple(sorted({_uneven(length // 3, length - 2), late})) if length > 1 else ()
@@ -94,7 +94,7 @@ def _uneven(step: int, most: int) -> int:
 
 
 def sizes(spec: TrainerSpec) -> tuple[int, int]:
-    """On how many nodes several processes train, and how many they become; 1: the spec allows no more."""
+    """Nodes on which several processes train, before and after a change; 1: the spec allows no more."""
     allowed = [n for n in range(2, MOST_NODES + 1) if spec.allows(n)]
     few = allowed[0] if allowed else 1
     return few, allowed[1] if len(allowed) > 1 else few
@@ -103,9 +103,9 @@ def sizes(spec: TrainerSpec) -> tuple[int, int]:
 def request(
     written: Mapping[str, Any], spec: TrainerSpec, plan: RunPlan, folder: Path, env: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What is submitted for a run: the user's spec, in a scratch folder, on the run's nodes, with curves by
-    which it gets all of them. A step has as many samples as on one node, also where it would have more, and
-    all gradients: with partial back-propagation what comes out would depend on the number of nodes."""
+    """The request to submit for a run: the user's spec, in a scratch folder, on the run's nodes, with curves
+    by which it gets all of them. A step has as many samples as on one node, also where it would have more,
+    and all gradients: with partial back-propagation the result would depend on the number of nodes."""
     batch = {"batch": {"global": plan.batch}} if plan.batch and not spec.batch else {}
     left_out = {"gpus", "curves", "across", "weight", "priority", "curve"}
     here, there = str(Path(spec.workdir)), str(folder)
@@ -132,5 +132,5 @@ def _moved(text: str, here: str, there: str) -> str:
 
 
 def lengths(plans: Sequence[RunPlan]) -> int:
-    """How many nodes runs need that go on at the same time."""
+    """Nodes that runs need which go on at the same time."""
     return sum(max(plan.nodes, plan.grows_to) for plan in plans)

@@ -19,7 +19,7 @@ MOST_FILES = 20_000
 NO_COPY = frozenset({".git", ".hg", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache"})
 """Folders that are linked (environments) or left out: no script writes there."""
 OUTPUTS = (".pt", ".pth", ".ckpt", ".safetensors", ".log")
-"""Files that a script may write anew are copied, however large they are."""
+"""Files that a script may overwrite: copied, whatever their size."""
 Stamp = tuple[int, int]
 
 

@@ -12,11 +12,11 @@ from bftrainer.spec.command_line import script_of
 
 FILE = "bftrainer-tried"
 MOST = 10_000
-"""So many scripts are remembered."""
+"""Scripts to remember."""
 
 
 def hint(spec: TrainerSpec, path: Path) -> str:
-    """What to say of a script that was never tried, the first time that it is submitted; else empty."""
+    """Hint for a script that was never tried, the first time that it is submitted; else empty."""
     if spec.n_max < 2 or _key(spec) in _known():
         return ""
     note(spec)

@@ -9,33 +9,33 @@ from dataclasses import dataclass, field
 from bftrainer.rehearsal.records import Key, RunRecord, distance
 
 LEAST_EPS = 512.0
-"""Differences below so many units of precision are rounding, whatever the runs in peace show."""
+"""Units of precision up to which differences are rounding, whatever the undisturbed runs show."""
 LEAST_FAR = 0.05
-"""With few digits, as of bfloat16, what that allows is no more than this: a wrong factor lies further."""
+"""Bound of that with few digits, as of bfloat16: a wrong factor lies further."""
 ROUNDINGS = 20.0
-"""So many times as far as one run with rounded gradients lies, others may lie for another order of sums."""
+"""Times the distance of one run with rounded gradients that another order of sums may cause."""
 NOISES = 4.0
-"""So many times as far as one run with other random numbers lies, others may lie for theirs."""
+"""Times the distance of one run with other random numbers that others may cause."""
 EARLY = 12
-"""In the first steps, the noise of this many counts: which step draws what is chance."""
+"""Number of first steps whose noise counts together: which step draws a number is chance."""
 BATCH_NORM = 0.5
-"""How far weights may lie apart where batch normalisation sees another part of the batch."""
+"""Largest distance of weights where batch normalisation sees another part of the batch."""
 UNSEEDED = 1e-3
-"""Two runs with the same seeds that lie so far apart at their first step were not seeded, unless so few
+"""Distance of two runs with the same seeds at their first step from which they were not seeded, unless few
 digits explain it: `UNSEEDED_EPS` units of precision."""
 UNSEEDED_EPS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How far two runs lie apart at most up to a step, of each optimizer's weights."""
+    """Largest distance of two runs up to a step, for each optimizer's weights."""
 
     steps: Mapping[int, Sequence[int]] = field(default_factory=dict)
     largest: Mapping[int, Sequence[float]] = field(default_factory=dict)
 
     @classmethod
     def between(cls, one: RunRecord, other: RunRecord) -> Growth:
-        """That of two runs, over the steps that both have."""
+        """Measures two runs, over the steps that both have."""
         steps: dict[int, list[int]] = {}
         largest: dict[int, list[float]] = {}
         for key, facts in one.steps.items():
@@ -57,8 +57,8 @@ class Growth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yardstick:
-    """What another order of sums explains, and what other random numbers do. `random_samples`: these change
-    the samples as well, or their order."""
+    """Differences that another order of sums explains, and that other random numbers do. `random_samples`:
+    these change the samples as well, or their order."""
 
     eps: float
     rounding: Growth
@@ -68,7 +68,7 @@ class Yardstick:
 
     @classmethod
     def of(cls, alone: RunRecord, again: RunRecord | None, seed: RunRecord | None) -> Yardstick:
-        """That of a script, from its run in peace, one with rounded gradients and one with another seed."""
+        """Builds it from an undisturbed run, one with rounded gradients and one with another seed."""
         norms = any("BatchNorm" in kind and "Sync" not in kind for kind in alone.kinds)
         return cls(
             eps=alone.eps or 1e-7,
@@ -79,7 +79,7 @@ class Yardstick:
         )
 
     def allowed(self, key: Key, *, ranks: int = 1) -> float:
-        """How far weights may lie apart after a step, on so many ranks."""
+        """Largest distance of weights after a step, on `ranks` ranks."""
         optimizer, step = key
         noise = self.noise.upto((optimizer, max(step, EARLY)))
         noise = noise if noise > self.rounded(key) else 0.0
@@ -87,15 +87,15 @@ class Yardstick:
         return max(self.rounded(key), NOISES * noise, slack)
 
     def rounded(self, key: Key) -> float:
-        """How far they may lie apart for another order of sums alone."""
+        """Largest distance that another order of sums alone may cause."""
         return max(min(LEAST_EPS * self.eps, LEAST_FAR), ROUNDINGS * self.rounding.upto(key))
 
     def is_random(self, alone: RunRecord) -> bool:
-        """Whether the script draws random numbers while it trains, by which its weights change."""
+        """True if the script draws random numbers that change its weights."""
         return self.drawn(alone) > 0.0
 
     def drawn(self, alone: RunRecord) -> float:
-        """How far other random numbers have led the weights; 0 where the script draws none."""
+        """Distance of the weights due to other random numbers; 0 where the script draws none."""
         key = (0, max(alone.length, EARLY))
         noise = self.noise.upto(key)
         return noise if noise > self.rounded(key) else 0.0

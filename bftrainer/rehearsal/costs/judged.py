@@ -13,7 +13,7 @@ from bftrainer.elastic.partial.order import role
 FIRST = 5
 """Steps that are left out of times: the first are slower, and are trials."""
 LAST = 0.1
-"""The loss is the mean over so much of the steps."""
+"""Share of the steps over which the loss is averaged."""
 NUMBER_BYTES = 4
 
 
@@ -53,8 +53,8 @@ class PartCost:
 
 @dataclass(frozen=True, slots=True)
 class WayOutcome:
-    """What a way of training came to: after how many steps, with which loss, at how much of the compute of
-    full back-propagation, exchanging how much of its bytes."""
+    """Outcome of a way of training: its steps, its loss, its compute relative to full back-propagation, and
+    its share of the bytes exchanged."""
 
     name: str
     steps: int
@@ -64,7 +64,7 @@ class WayOutcome:
 
 
 def parts(costs: Sequence[StepCost]) -> list[PartCost]:
-    """By part, from a run with partial back-propagation: medians over the steps of all workers."""
+    """Costs by part of a run with partial back-propagation: medians over all workers' steps."""
     found = defaultdict[int, list[StepCost]](list)
     for each in costs:
         if each.step > FIRST:
@@ -98,10 +98,10 @@ def loss(costs: Sequence[StepCost], upto: int) -> float:
 
 
 def fewer_steps(steps: int, share: float) -> int:
-    """So many full steps take the compute of `steps` partial ones."""
+    """Number of full steps that take the compute of `steps` partial ones."""
     return max(FIRST + 1, min(steps, round(steps * share)))
 
 
 def fewer_workers(workers: int, share: float) -> int:
-    """So many workers with full back-propagation take about the compute of all with parts."""
+    """Number of workers with full back-propagation that take about the compute of all with parts."""
     return max(1, min(workers - 1, round(workers * share)))

@@ -29,7 +29,7 @@ from bftrainer.rehearsal.runs import RunPlan
 
 @dataclass(frozen=True, slots=True)
 class PartialMeasured:
-    """What came of it: costs by part, and losses by way of training."""
+    """The result: costs by part, and losses by way of training."""
 
     name: str
     workers: int
@@ -49,7 +49,7 @@ def measure(
     most_s: float,
     say: Callable[[str], None],
 ) -> PartialMeasured:
-    """Train a script of `launcher: native` for so many steps on so many workers of this machine, in each way.
+    """Train a script of `launcher: native` for some steps on some workers of this machine, in each way.
 
     Raises:
         BftrainerError: a run has failed, as where the model has no order of gradients; or it is too short.
