@@ -37,7 +37,7 @@ def header(scheduler: str, version: str, poll_s: float) -> str:
 
 
 def machine(snapshot: Snapshot) -> RecordedMachine:
-    """What a snapshot says of the nodes."""
+    """Reads a snapshot's nodes."""
     idle = [node.name for node in snapshot.nodes if node.state is NodeState.IDLE]
     busy: dict[str, list[str]] = defaultdict(list)
     until: dict[float, list[str]] = defaultdict(list)
@@ -81,7 +81,7 @@ def failed(time: float) -> str:
 
 
 def _reason(why: str) -> str:
-    """Why a node is not idle, without the number of the job."""
+    """Reason why a node is not idle, without the number of the job."""
     match = OF_JOB.fullmatch(why)
     if match:
         return "claimed" if match[1].startswith("claimed") else "job"

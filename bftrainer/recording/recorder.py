@@ -18,11 +18,11 @@ from bftrainer.recording.lines import RecordedMachine
 from bftrainer.recording.series import Series
 
 LONGEST_S = 300.0
-"""A batch system that does not answer is asked at least so often."""
+"""Longest seconds between polls of a batch system that does not answer."""
 
 
 class WatchedScheduler(Protocol):
-    """What of `ports.Scheduler` a recorder needs: it only looks."""
+    """The part of `ports.Scheduler` that a recorder needs: it only looks."""
 
     async def poll(self) -> Snapshot:
         """The machine as it is now. Raises `SchedulerError`."""
@@ -35,7 +35,7 @@ class WatchedScheduler(Protocol):
 
 @dataclass
 class Counts:
-    """What a recorder did: snapshots that it wrote, polls without an answer, and snapshots that it could not
+    """Counts of a recorder: snapshots written, polls without an answer, and snapshots that it could not
     write."""
 
     snapshots: int = 0
@@ -64,7 +64,7 @@ class SiteRecorder:
         self.counts = Counts()
 
     async def run(self, stop: asyncio.Event, hours: float | None = None) -> None:
-        """Record until `stop` is set, or for so long; then close the scheduler.
+        """Record until `stop` is set, or for `hours`; then close the scheduler.
 
         Raises:
             BftrainerError: the series has all the bytes that it may have.

@@ -41,11 +41,11 @@ class Series:
 
     @property
     def full(self) -> bool:
-        """Whether the files have as many bytes as they may."""
+        """True if the files have reached their bound in bytes."""
         return self._packed + self._size >= self._most
 
     def due(self, time: float) -> bool:
-        """Whether the next line is to begin a new file."""
+        """True if the next line should begin a new file."""
         return self._file is None or self._size >= self._rotate or abs(time - self._began) >= DAY_S
 
     def begin(self, time: float, header: str) -> None:
@@ -109,8 +109,8 @@ class Series:
 
 
 def _pack(path: Path, packed: Path) -> None:
-    """Pack a file of ours: where others may write, too, a link could have any file of ours, or of root's, be
-    copied to where they can read it."""
+    """Pack the daemon's own file: where others may write, too, a link could have any file of its user, or of
+    root, be copied to where they can read it."""
     if not packed.exists():  # else it was packed when a recorder was killed
         with (
             open_regular(path, os.geteuid()) as plain,

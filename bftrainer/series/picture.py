@@ -12,11 +12,11 @@ from bftrainer.traces.whole_file import save_figure
 
 COLOURS = ("#1f6f8b", "#d1603d")
 MOST = 30
-"""So many figures are drawn, the first by name."""
+"""Figures to draw, the first by name."""
 
 
 class PlotOver(StrEnum):
-    """What figures are drawn over. Time counts from the first report, the time without nodes included."""
+    """The axis of figures. Time counts from the first report, the time without nodes included."""
 
     STEP = "step"
     SAMPLES = "samples"
@@ -51,7 +51,7 @@ def draw(points: Sequence[Point], path: Path, title: str, over: PlotOver = PlotO
 
 
 def _places(points: Sequence[Point], over: PlotOver) -> tuple[list[float], str]:
-    """Where points are along the picture, and what that is, in words."""
+    """Positions of points along the picture, and their unit in words."""
     if over is PlotOver.TIME:
         return [(p.time - points[0].time) / 3600 for p in points], "hours"
     return [p.samples if over is PlotOver.SAMPLES else p.step for p in points], over.value

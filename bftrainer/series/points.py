@@ -18,7 +18,7 @@ FIXED = ("time", "step", "samples", "nodes", "samples_per_s")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One report: at `time` (Unix seconds) the trainer had come so far, on `nodes` nodes.
+    """One report: at `time` (Unix seconds) the trainer's progress, on `nodes` nodes.
 
     `metrics` has the latest value of each figure that its script reports by then.
     """

@@ -12,11 +12,11 @@ Row = Mapping[str, Any]
 
 
 TAKEN = frozenset({"poll", "log"})
-"""Why nodes leave the pool that the main scheduler has."""
+"""Reasons why nodes leave the pool to the main scheduler."""
 
 
 class Occupancy(StrEnum):
-    """Who uses a node."""
+    """User of a node."""
 
     BUSY = "main job"
     OUT = "not usable"

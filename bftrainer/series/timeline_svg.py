@@ -23,12 +23,12 @@ MARKS = {
     "restart": ("M-4,4 A4,4 0 1 1 0,8", "#8C6BB1", "from a checkpoint"),
 }
 FILM_S = 24.0
-"""A film lasts so long, however long what it shows took."""
+"""Seconds that a film lasts, whatever time it shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """What happens from a time (Unix seconds) on: a heading above the nodes, and a text below them."""
+    """A chapter from a time (Unix seconds) on: a heading above the nodes, and a text below them."""
 
     begin: float
     heading: str

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 MINUTE_S = 60.0
 MINUTES = 60
-"""Hits are remembered for so many minutes: an hour."""
+"""Minutes for which hits are remembered: an hour."""
 NAMED = 8
-"""So many of those that hit a bound are told apart in each minute; the rest count as others."""
+"""Names that hit a bound to tell apart in each minute; the rest count as others."""
 OTHERS = "others"
 
 
@@ -26,7 +26,7 @@ class _Minute:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """How often a bound was hit in the last hour, and what hit it most often (empty: nobody says)."""
+    """Hits of a bound in the last hour, and what hit it most often (empty: nobody says)."""
 
     bound: str
     times: int

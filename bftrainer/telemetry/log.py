@@ -35,7 +35,7 @@ files, allows 10,000 of all kinds in 30 s."""
 QUEUED = 2000
 """Lines that wait for a standard error that takes none at the moment; further ones are lost."""
 FLUSH_S = 2.0
-"""At its end, the process waits so long until all lines are written."""
+"""Seconds that the process waits at its end until all lines are written."""
 PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
 """Levels and syslog's numbers for them; what is below is 7, debug."""
 
@@ -43,8 +43,8 @@ PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (
 def note(logger: logging.Logger, event: str, level: int = logging.INFO, /, **fields: object) -> None:
     """One line for one event. Fields that are None or empty are left out.
 
-    The daemon's log takes only so many lines of one event in a minute, and tells how many it has left out:
-    what anybody can cause may be noted each time.
+    The daemon's log bounds the lines of one event in a minute, and tells how many it has left out: what
+    anybody can cause may be noted each time.
     """
     if logger.isEnabledFor(level):
         logger.log(level, "%s", event, extra={"event": event, "fields": fields})
@@ -119,7 +119,7 @@ def configure(
 ) -> None:
     """Send the whole process's log to its standard error; the form `auto` follows from what reads there.
 
-    A `bounded` log takes so many lines in a minute, and waits for no reader of standard error.
+    A `bounded` log bounds its lines in a minute, and waits for no reader of standard error.
     """
     out = sys.stderr if stream is None else stream
     logfmt = form == "logfmt" or (form == "auto" and read_by_journald(out, os.environ))
@@ -133,7 +133,7 @@ def configure(
 
 
 def read_by_journald(stream: IO[str], environ: Mapping[str, str]) -> bool:
-    """Whether JOURNAL_STREAM names this very stream, as device:inode (see systemd.exec(5))."""
+    """True if JOURNAL_STREAM names this very stream, as device:inode (see systemd.exec(5))."""
     try:
         found = os.fstat(stream.fileno())
     except (OSError, ValueError):

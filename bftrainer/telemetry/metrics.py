@@ -27,7 +27,7 @@ _OF_TRAINERS = {
 
 
 class Metrics:
-    """What is counted while the daemon runs, in a registry of its own."""
+    """Counters of the running daemon, in a registry of its own."""
 
     def __init__(self, version: str) -> None:
         self.registry = registry = CollectorRegistry()

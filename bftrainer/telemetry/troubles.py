@@ -48,7 +48,7 @@ Part = Literal[
 DECIDES_ALL_THE_SAME = frozenset(
     {"queue", "clock", "agents", "solver", "allocator", "descriptors", "studies"}
 )
-"""The parts without which the daemon does its work all the same: another allocator makes the plans, other
+"""The parts without which the daemon still works: another allocator makes the plans, other
 agents go on, main jobs that it sees get their nodes, fewer connections are served, and the daemon's own clock
 goes on."""
 TOLD_BY: Mapping[Part, Diagnostic] = MappingProxyType(
@@ -72,12 +72,12 @@ TOLD_BY: Mapping[Part, Diagnostic] = MappingProxyType(
 )
 """The message about each part."""
 PASSES_S = 60.0
-"""What happened once is over after so long."""
+"""Seconds after which a single incident is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a part does not work. `detail` may name users, and is for admins only."""
+    """A part's failure. `detail` may name users, and is for admins only."""
 
     reason: str
     detail: str = ""
@@ -97,7 +97,7 @@ class _Noted:
     times: int = 1
 
     def text(self, *, detail: bool) -> str:
-        """What is wrong, and how often if more than once."""
+        """The trouble in words, and how often if more than once."""
         said = self.trouble.text if detail else self.trouble.reason
         return f"{said} ({self.times:,} times)" if self.times > 1 else said
 
@@ -138,13 +138,13 @@ class Troubles:
         return before is None
 
     def has(self, part: Part) -> bool:
-        """Whether a part does not work."""
+        """True if a part does not work."""
         self._end_those_that_are_over()
         return part in self._by_part
 
     def texts(self, *, details: bool, blocking: bool | None = None) -> list[str]:
-        """What is wrong, in a fixed order of the parts; with `details` as admins may read it. With `blocking`
-        only what keeps the daemon from its work; False: only what does not."""
+        """All troubles, in a fixed order of the parts; with `details` as admins may read it. With `blocking`
+        only those that keep the daemon from its work; False: only the others."""
         return [*self._by_parts(details=details, blocking=blocking).values()]
 
     def messages(self, *, details: bool) -> list[str]:

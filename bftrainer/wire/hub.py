@@ -24,27 +24,27 @@ from bftrainer.wire.rates import PART, Bucket, Turns
 log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 10.0
-"""How often each connection is probed; one that does not answer within half of that counts as lost."""
+"""Seconds between probes of a connection; one that does not answer within half of that is lost."""
 BURST_S = 20.0
-"""An agent that was quiet may send what it could have sent in so many seconds at once."""
+"""Seconds' worth of messages that an agent may send at once after a quiet time."""
 END_S = 1.0
-"""So long the other side may take to read the last word."""
+"""Seconds for the other side to read the last word."""
 FLOOD_S = 30.0
-"""An agent that has sent more than it may for so long is cut off."""
+"""Seconds after which an agent that sends more than it may is cut off."""
 CONNECTS_PER_S = 0.5
-"""So often an agent may connect again; at first `BURST_S` times as often."""
+"""An agent's connections per second, at most; at first `BURST_S` times as many."""
 MAX_KNOWN = 10_000
-"""So many pilots' rates are kept before those of quiet ones are forgotten."""
+"""Pilots' rates to keep before those of quiet ones are forgotten."""
 TOGETHER = 16
-"""All agents' outboxes together hold so many times as much as one may."""
+"""Bound of all agents' outboxes together, in multiples of one agent's."""
 SENT_AT_ONCE = 20
-"""So many messages are sent to one agent in one turn of the event loop: thousands of short ones may wait for
-one that has not read for a while."""
+"""Messages to send to one agent in one turn of the event loop: thousands of short ones may wait for one that
+has not read for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubLimits:
-    """What agents may use at most; an agent runs as its user, who may put anything in its place."""
+    """Bounds of agents' use; an agent runs as its user, who may put anything in its place."""
 
     message: int = 64_000  # bytes of one message
     per_second: float = 20.0  # messages; one counts once more for each 4 kB. Agents merge their reports
@@ -70,10 +70,10 @@ class _Rates:
 
 
 class AgentEvents(Protocol):
-    """What the hub's owner does when agents connect, speak and leave."""
+    """Callbacks of the hub's owner when agents connect, speak and leave."""
 
     def is_open(self) -> bool:
-        """Whether agents may come in. If not, they are asked to come again later: the daemon does not know
+        """True if agents may come in. If not, they are asked to come again later: the daemon does not know
         yet which pilots there are."""
         ...
 
@@ -96,7 +96,7 @@ class AgentEvents(Protocol):
         ...
 
     def flooded(self, node: str, reason: str) -> None:
-        """A node's agent has sent more than it may for `FLOOD_S`: it is not one of ours any more."""
+        """A node's agent has sent more than it may for `FLOOD_S`: it is not trusted any more."""
         ...
 
 
@@ -121,11 +121,11 @@ class Hub:
         self._events = events
 
     def connected(self, node: str) -> bool:
-        """Whether a node's agent is connected."""
+        """True if a node's agent is connected."""
         return node in self._agents
 
     def devices(self, node: str) -> Devices | None:
-        """What devices the pilot of a connected agent has, as far as it has said."""
+        """Devices of a connected agent's pilot, as far as it has reported them."""
         agent = self._agents.get(node)
         return agent.devices if agent is not None else None
 
@@ -278,7 +278,7 @@ class Hub:
             await asyncio.sleep(wait_s)  # what it sends meanwhile waits on its side
 
     def _rates_of(self, tag: str) -> _Rates:
-        """What a pilot's agent has used, over all its connections."""
+        """Use by a pilot's agent, over all its connections."""
         if tag not in self._rates:
             if len(self._rates) >= MAX_KNOWN:
                 self._rates = {t: r for t, r in self._rates.items() if not r.connects.full}
@@ -337,7 +337,7 @@ def _end(request: web.Request, cut: Callable[[], None]) -> None:
 
 
 def _cut(request: web.Request) -> Callable[[], None]:
-    """How to end a connection without waiting for the other side."""
+    """Returns a function that ends a connection without waiting for the other side."""
 
     def cut() -> None:
         transport: Any = request.transport

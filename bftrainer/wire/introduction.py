@@ -2,7 +2,7 @@
 
 The agent's request names its pilot in headers. The daemon sends a challenge, and the agent answers with its
 hello, whose MAC is checked over the bytes as they came. A connection that has not got that far is nobody's:
-it has a few seconds, and there are only so many of them.
+it has a few seconds, and their number is bounded.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Newcomers:
 
 
 def refusal(request: web.Request) -> web.Response | None:
-    """The answer to a request that is no agent's of ours, before it becomes a connection."""
+    """The answer to a request that is not from an agent, before it becomes a connection."""
     protocol = request.headers.get(PROTOCOL_HEADER, "1")
     if protocol != PROTOCOL:
         reason = (

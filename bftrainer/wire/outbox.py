@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Size:
-    """How many bytes wait for all agents together."""
+    """Bytes that wait for all agents together."""
 
     bytes: int = 0
 

@@ -8,14 +8,14 @@ from typing import Any
 from bftrainer.model.reports import Message
 
 MAX_DEPTH = 20
-"""How deep the values of a message are nested at most; ours are 4 deep."""
+"""Nesting of a message's values, at most; the project's own are 4 deep."""
 
 
 def parse(text: str | bytes) -> Message:
     """The message that a text says.
 
     Raises:
-        ValueError: it is no JSON object, or it is nested too deep.
+        ValueError: not a JSON object, or nested too deep.
     """
     try:
         found = json.loads(text)
@@ -27,7 +27,7 @@ def parse(text: str | bytes) -> Message:
 
 
 def is_shallow(value: Any) -> bool:
-    """Whether a value of JSON is at most `MAX_DEPTH` deep, counted without recursion. Later Pythons read some
+    """True if a value of JSON is at most `MAX_DEPTH` deep, counted without recursion. Later Pythons read some
     that are too deep for what walks through them."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(MAX_DEPTH):

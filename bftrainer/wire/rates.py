@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 PART = 4000
-"""A message costs one token, and one more for so many bytes."""
+"""Bytes per further token: a message costs one token, and one more for each of these parts."""
 SLICE_S = 0.005
-"""After so much work the event loop does something else, for as long."""
+"""Seconds of work after which the event loop does something else, for as long."""
 
 
 class Bucket:
@@ -44,13 +44,13 @@ class Bucket:
 
     @property
     def is_short(self) -> bool:
-        """Whether there were too few, and have not been enough for long since."""
+        """True if there were too few, and have not been enough for long since."""
         self._fill()
         return self._short_since is not None
 
     @property
     def full(self) -> bool:
-        """Whether nothing has been taken for long enough."""
+        """True if nothing has been taken for long enough."""
         self._fill()
         return self._level >= self._burst
 

@@ -36,7 +36,7 @@ def heard(line: bytes) -> Message:
     """A worker's message, with its texts cut and made printable.
 
     Raises:
-        ValueError: it is no message that a worker may send.
+        ValueError: workers may not send this message.
     """
     message = parse(line)
     kind, generation = message.get("type"), message.get("generation", 0)

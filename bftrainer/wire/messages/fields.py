@@ -17,7 +17,7 @@ MAX_WORD = 255
 MAX_ENTRY = 32 * 1024
 MAX_WORKERS = 200
 MAX_DEVICES = 1024
-"""Of one node, and so its workers of one trainer."""
+"""Devices of one node, and so its workers of one trainer."""
 MAX_TEXTS = 5
 
 
@@ -52,12 +52,12 @@ Texts = Annotated[list[Text], Field(max_length=MAX_TEXTS)]
 Word = Annotated[str, Field(max_length=MAX_WORD), AfterValidator(plain)]
 """A name of a node, a tag or the like."""
 Entry = Annotated[str, Field(max_length=MAX_ENTRY), AfterValidator(plain)]
-"""What members tell each other through the daemon."""
+"""A value that members exchange through the daemon."""
 Metrics = Annotated[dict[str, float], PlainValidator(_metrics)]
 AgentPhase = Annotated[Phase, Field(strict=False), AfterValidator(_of_agents)]
 
 
 class Schema(BaseModel):
-    """What all kinds have in common: types are strict (true is no number), unknown fields are dropped."""
+    """Base of all kinds: types are strict (true is no number), unknown fields are dropped."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")

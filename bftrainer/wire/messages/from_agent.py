@@ -37,7 +37,7 @@ from bftrainer.wire.words import OF_WORKERS
 
 
 class OfWorker(Schema):
-    """What all messages of workers have."""
+    """Base of all messages of workers."""
 
     generation: Count = 0
     """The membership that the worker speaks of; 0 before its first."""
@@ -78,7 +78,7 @@ class CaughtUp(OfWorker):
 
 
 class Standing(OfWorker):
-    """How far training is: `step` and `samples` are committed by all members.
+    """Progress of training: `step` and `samples` are committed by all members.
 
     `at`: the time of the last step, from scripts that another runtime leads. `of`: the samples of the whole
     training, if the script knows them. `warned`: the last warnings of the worker's process. `saved`: the step
@@ -98,9 +98,9 @@ class Standing(OfWorker):
 
 
 class UsedDevice(Schema):
-    """How a worker uses a device on which trainers take turns. `step_s`, `held_s` and `waited_s`: how long a
-    step takes, has the turn, and waits for it; `peak`: the most memory that it has used, of `memory` that the
-    device has (bytes; 0: not known); `beside`: the other trainer there, 0: none."""
+    """Use of a device on which trainers take turns. `step_s`, `held_s` and `waited_s`: how long a step takes,
+    has the turn, and waits for it; `peak`: the most memory that it has used, of `memory` that the device has
+    (bytes; 0: not known); `beside`: the other trainer there, 0: none."""
 
     step_s: Seconds
     held_s: Seconds
@@ -214,7 +214,7 @@ class TakenSnapshot(Schema):
 
 
 class About(Schema):
-    """Of which worker a message speaks: that of `trainer` which generation `started` started, in `run`."""
+    """Names a message's worker: that of `trainer` which generation `started` started, in `run`."""
 
     trainer: Count
     started: Count
@@ -222,7 +222,7 @@ class About(Schema):
 
 
 class Worker(About):
-    """What a worker has said: `said` is one of `FromWorker`.
+    """A worker's message: `said` is one of `FromWorker`.
 
     So no worker can pose as its agent: of what agents say themselves, nothing is in `said`.
     """
@@ -289,7 +289,7 @@ class Hello(Schema):
     type: Literal["hello"]
     node: Annotated[Word, Field(min_length=1)]
     workers: Annotated[list[Any], Field(max_length=MAX_WORKERS)]
-    """What runs on the node; see `Running`, and `running`, which reads them."""
+    """The workers on the node; see `Running`, and `running`, which reads them."""
     devices: Devices | None = None
     """The devices of its pilot; None: the agent is of a version that does not say."""
 
@@ -327,16 +327,16 @@ FromWorker = (
     | Warned
     | Kv
 )
-"""What a worker says."""
+"""A worker's message."""
 Said = FromWorker | Exited
-"""What is said of one worker, by itself or by its agent."""
+"""A message on one worker, by itself or by its agent."""
 
 _FROM_WORKER: TypeAdapter[FromWorker] = TypeAdapter(Annotated[FromWorker, Field(discriminator="type")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What is said of the worker of `trainer` that generation `started` started, in its run `run`."""
+    """A report on the worker of `trainer` that generation `started` started, in its run `run`."""
 
     trainer: int
     started: int
@@ -345,7 +345,7 @@ class Report:
 
 
 def read(message: object) -> Report | None:
-    """What an agent says of a worker; None where its kind is unknown.
+    """Read an agent's report on a worker; None where its kind is unknown.
 
     Raises:
         ValueError: a field is missing or has no possible value.

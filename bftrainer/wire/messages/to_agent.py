@@ -17,7 +17,7 @@ class Challenge(Schema):
 
 
 class HelloAnswer(Schema):
-    """To a hello: welcome, or later, when the daemon has just started and knows no pilots yet."""
+    """Answers a hello: welcome, or later, if the daemon has just started and knows no pilots yet."""
 
     type: Literal["welcome", "later"]
 
@@ -108,8 +108,8 @@ class RelayedBusy(Schema):
 
 
 class WrittenSnapshot(Schema):
-    """To a worker: the agent is done with a snapshot, whose memory is the worker's again. `saved`: whether it
-    is whole on the disk; if not, `error` says why, or a later one took its place."""
+    """Tells a worker that the agent is done with a snapshot, whose memory is the worker's again. `saved`:
+    whether it is whole on the disk; if not, `error` says why, or a later one took its place."""
 
     type: Literal["written"]
     slot: int
