@@ -30,7 +30,7 @@ def _compiled(function: F) -> F:
 
 def _stored(function: F) -> F:
     """Compiles, and stores the result beside this file. Arguments must be of NumPy's types: a stored result
-    names its types, and could not be read after one of ours was renamed."""
+    names its types, and could not be read after a rename."""
     return cast(F, njit(cache=True)(function))
 
 
@@ -147,8 +147,8 @@ def _finish(t: Timetable, device: int) -> int:
 
 @_compiled
 def _again(t: Timetable, job: int, now: float) -> float:
-    """When a job's next iteration can begin, if its tasks wait for their devices only; inf: a worker has no
-    device yet."""
+    """Time at which a job's next iteration can begin, if its tasks wait for their devices only; inf: a worker
+    has no device yet."""
     last = now
     for slot in range(t.jobs[job].first, t.jobs[job].end):
         worker, home = t.workers[slot], t.devices[t.workers[slot].home]
@@ -163,7 +163,7 @@ def _again(t: Timetable, job: int, now: float) -> float:
 
 @_compiled
 def _is_kept(t: Timetable, slot: int, device: int, start: float) -> bool:
-    """Whether a device is kept for another job, and the worker's task would delay that job's next one. Jobs
+    """True if a device is kept for another job, and the worker's task would delay that job's next one. Jobs
     with such devices do not wait for each other: two could do so for ever."""
     job = t.devices[device].kept
     if job < 0 or t.jobs[t.workers[slot].job].late or t.jobs[job].left == 0:

@@ -14,7 +14,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class IterationTask:
-    """What a worker needs in each iteration: time (s), and memory at its peak beside the models (GB)."""
+    """A worker's needs in each iteration: time (s), and peak memory beside the models (GB)."""
 
     seconds: float
     memory_gb: float
@@ -59,10 +59,10 @@ class SharedDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRules:
-    """What holds for a plan.
+    """Constraints of a plan.
 
     Attributes:
-        gamma_s_per_gb: A worker starts on another device so many seconds per GB of its model later.
+        gamma_s_per_gb: Delay of a worker's start on another device, in seconds per GB of its model.
         apart: A job's workers stay on distinct devices.
         weigh: A worker also moves once its tasks have waited longer than the move takes, since the last one;
             without, only if this one task starts earlier (as the paper has it).

@@ -13,14 +13,14 @@ LEVELS = (54.0, 120.0, 300.0)
 """Limits of Tiresias's queues, in intervals of device time that a job has had: its public simulator has
 3,250, 7,200 and 18,000 s, and an interval is 60 s."""
 HYSTERESIS = 5.0
-"""A job that has just run is so many intervals nearer to its turn: two alike do not swap in each."""
+"""Intervals by which a job that has just run is nearer to its turn: equal jobs do not swap in each."""
 GUARD = 0.7
 """A job that would last longer than this share of all remaining work is taken before shorter ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsWaiting:
-    """What is known of the jobs that have arrived; one entry a job, but for `job` and `product`.
+    """The jobs that have arrived; one entry a job, but for `job` and `product`.
 
     Attributes:
         arrival: When it came (s).

@@ -118,7 +118,7 @@ def plan(state: SharedState, order: Order) -> tuple[PlannedTasks, SharedState]:
 
 
 def _wait_for_each_other(state: SharedState, jobs: JobsWaiting) -> bool:
-    """Whether none goes on because each holds memory that others lack: in the whole last interval no task
+    """True if none goes on because each holds memory that others lack: in the whole last interval no task
     ran, and each job that could have run in it has a worker that fits nowhere."""
     workers = state.table.workers
     before = state.arrived[jobs.arrival <= state.now - state.rules.interval_s]
@@ -128,7 +128,7 @@ def _wait_for_each_other(state: SharedState, jobs: JobsWaiting) -> bool:
 
 
 def waiting_jobs(state: SharedState) -> tuple[Ints, JobsWaiting]:
-    """What orders know of the jobs that have come; with the workers of these, over all jobs."""
+    """Input of orders on the jobs that have come; with the workers of these, over all jobs."""
     workers, here = state.table.workers, state.arrived
     slots = np.flatnonzero(np.isin(workers["job"], here))
     left = state.table.jobs["left"][here]

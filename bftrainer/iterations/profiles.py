@@ -41,7 +41,7 @@ class MeasuredModel:
         return IterationTask(seconds, (self.forward_gb + self.backward_gb) * float(peak))
 
     def tasks(self, workers: int, *, partial: bool) -> tuple[IterationTask, ...]:
-        """The tasks of so many workers; with `partial`, worker j of k goes back through j / k of layers."""
+        """The tasks of `workers` workers; with `partial`, worker j of k goes back through j / k of layers."""
         return tuple(self.task(place / workers if partial else 1.0) for place in range(1, workers + 1))
 
 

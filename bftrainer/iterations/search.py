@@ -11,7 +11,7 @@ from bftrainer.iterations.orders import ORDERS, JobsWaiting, Order
 from bftrainer.iterations.plan import SharedState, plan
 
 FEW = 2_000
-"""Tasks of which plans are searched for: a try of so many takes some milliseconds."""
+"""Tasks for which plans are searched: a try with these takes some milliseconds."""
 TRIES = 32
 """Random orders, beside those by name."""
 
@@ -36,7 +36,7 @@ def best_order(state: SharedState, otherwise: Order) -> Order:
 
 
 def _end(state: SharedState, order: Order, soonest: float) -> float:
-    """When the last job ends (s); inf: not before the soonest so far."""
+    """End of the last job (s); inf: not before the soonest so far."""
     while len(state.arrived):
         if state.now >= soonest:
             return float(np.inf)

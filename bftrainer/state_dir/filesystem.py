@@ -21,7 +21,7 @@ NETWORK = frozenset(
 """File systems that several machines share. SQLite's WAL needs memory that all of its users share, and so one
 machine."""
 IN_MEMORY = frozenset({"tmpfs", "ramfs"})
-"""What is on them is gone when the machine starts anew."""
+"""File systems whose contents are lost when the machine restarts."""
 NO_STORAGE = frozenset(
     {
         *("binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "efivarfs"),
@@ -42,13 +42,13 @@ class Mount:
 
     @property
     def is_network(self) -> bool:
-        """Whether other machines may use it at the same time."""
+        """True if other machines may use it at the same time."""
         fuse = self.kind == "fuse" or self.kind.startswith("fuse.")
         return self.kind in NETWORK or (fuse and self.kind not in LOCAL_FUSE)
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether all files are gone when the machine starts anew."""
+        """True if all files are lost when the machine restarts."""
         return self.kind in IN_MEMORY
 
 

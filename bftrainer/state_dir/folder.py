@@ -14,9 +14,9 @@ from bftrainer.state_dir.path_safety import danger, user_called
 
 OTHERS = 0o077
 KEPT = ("bftrainer.db*", "key", "instance", "daemon.lock", "logs", "horovod")
-"""What the daemon keeps in the folder."""
+"""Names of the daemon's files in the folder."""
 LOCAL = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108  a name in there is made, or must be ours already
-"""Where a machine usually has a disk of its own for everybody."""
+"""Folders of a machine that are usually on its own disk, for everybody."""
 
 
 def make_state_dir(
@@ -137,7 +137,7 @@ def _check_closed(path: Path, *, private: bool) -> None:
 
 
 def _has_others_files(path: Path) -> bool:
-    """Whether there is something that no daemon puts there: to close the folder may break other programs."""
+    """True if it has other files than a daemon's: closing the folder may break other programs."""
     names = (*KEPT, "*.sock")
     return any(not any(place.match(name) for name in names) for place in path.iterdir())
 
@@ -171,7 +171,7 @@ def _nothing(sentence: str) -> None:
 
 
 def _kept(path: Path) -> list[Path]:
-    """What is in the folder of the daemon's, without sockets."""
+    """The daemon's files in the folder, without sockets."""
     found = sorted(place for name in KEPT for place in path.glob(name))
     within = [place for folder in found if folder.is_dir() for place in sorted(folder.glob("*.log"))]
     return [place for place in (*found, *within) if place.is_file() or place.is_dir()]

@@ -19,7 +19,7 @@ from bftrainer.state_dir.folder import StateDirError
 
 NAME = "daemon.lock"
 LOCKLESS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
-"""How a file system without locks answers."""
+"""Errors of a file system without locks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class exclusively:  # noqa: N801  used like a function
             )
             raise BftrainerError(OTHER_DAEMON.ends(said))
         self._keep_from_clean_up()
-        with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
+        with contextlib.suppress(OSError):  # a full disk: the lock still holds
             os.ftruncate(file, 0)
             os.write(file, json.dumps(asdict(here)).encode())
 

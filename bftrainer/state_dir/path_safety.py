@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST_LINKS = 40
-"""As many as the kernel follows in one path."""
+"""Links in one path, at most: the kernel's own bound."""
 ROOT_UID = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Danger:
-    """What another user could do, and what to do about it."""
+    """Something that another user could do, and the remedy."""
 
     said: str
     remedy: str
@@ -55,7 +55,7 @@ def danger(path: Path, account: int | None, *, strict: bool, instead: str) -> Da
 
 
 def socket_danger(socket: Path, account: int | None) -> Danger | None:
-    """How another user could have a socket in the place of the daemon's, which all users are to reach.
+    """The way in which another user could replace the daemon's socket, which all users must reach.
 
     Raises:
         OSError: the way cannot be followed.

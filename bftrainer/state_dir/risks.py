@@ -11,7 +11,7 @@ OWN_ACCOUNT = "run it as an account of its own (User= in its unit)"
 
 
 def in_memory(path: Path) -> str:
-    """What is lost when the machine starts anew, if a folder is in memory; else empty.
+    """The loss when the machine restarts, if a folder is in memory; else empty.
 
     Raises:
         OSError: the path cannot be followed.
@@ -26,7 +26,7 @@ def in_memory(path: Path) -> str:
 
 
 def as_root(uid: int, *, site: bool) -> str:
-    """What a site's daemon risks if it runs as this user and that is root; else empty. Pure."""
+    """The risk of a site's daemon that runs as this user, if that is root; else empty. Pure."""
     if uid != ROOT_UID or not site:
         return ""
     return "the daemon of a site runs as root: a fault in it gives an attacker the whole machine"

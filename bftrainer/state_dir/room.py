@@ -13,14 +13,14 @@ FILES = 1000
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """What an ordinary user may still use: megabytes, and files (None where none are counted)."""
+    """Space left to an ordinary user: megabytes, and files (None where none are counted)."""
 
     mb: float
     files: int | None
 
     def lacks(self, mb: float) -> str:
-        """What there is too little of, if less than `mb` is left or fewer than `FILES`; else empty. With 0 MB
-        nothing is."""
+        """Names the space that is short, if less than `mb` is left or fewer than `FILES`; else empty. With 0
+        MB nothing is."""
         if self.mb < mb:
             return f"{self.mb:.0f} MB are free, less than min_free_mb {mb:.0f}"
         if mb and self.files is not None and self.files < FILES:
