@@ -1,4 +1,4 @@
-"""From a scenario to figures, in one call."""
+"""Turns a scenario into figures, in one call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bftrainer.spec.counted import counted
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What came of a scenario.
+    """Result of a scenario.
 
     Attributes:
         figures: See `figures.figures_of`.

@@ -70,7 +70,7 @@ def dedicated_samples(
 
 
 def _of_class(node_class: str, count: int, settings: EngineSettings) -> list[str]:
-    """The names of so many nodes of a class, or of GPUs, on as few nodes as hold them. A node may have more
+    """The names of `count` nodes of a class, or of GPUs, on as few nodes as hold them. A node may have more
     GPUs than `gpus_per_node` says."""
     own = sorted(settings.node_classes.get(node_class, ())) or [f"dedicated{i:06}" for i in range(count)]
     if settings.share is Share.NODE:
@@ -80,7 +80,7 @@ def _of_class(node_class: str, count: int, settings: EngineSettings) -> list[str
 
 
 def _yield(result: Result, workload: Sequence[Submission], settings: EngineSettings) -> Figures:
-    """What was processed, and of what.
+    """Figures on the samples processed, absolute and relative.
 
     `efficiency_u` is U = A_e / A_s (section 4.1.2); `linear_efficiency` is E = A_e / (node-time * O(1)),
     each trainer measured by its own O(1).
@@ -99,7 +99,7 @@ def _yield(result: Result, workload: Sequence[Submission], settings: EngineSetti
 
 
 def _costs(result: Result) -> Figures:
-    """What rescales and preemptions cost, in samples (see `SimulatedTrainer`) and in node-time."""
+    """Costs of rescales and preemptions, in samples (see `SimulatedTrainer`) and in node-time."""
     trainers = result.trainers.values()
     return {
         "rescale_samples": sum(trainer.rescaled_samples for trainer in trainers),
@@ -127,7 +127,7 @@ def _times(result: Result, workload: Sequence[Submission], jct_first: int | None
 
 
 def _decision_ms(tally: Tally) -> dict[str, float]:
-    """How long decisions took (ms of wall time)."""
+    """Durations of decisions (ms of wall time)."""
     ordered = sorted(tally.decision_s)
     return {
         "p50": _quantile(ordered, 0.50) * 1e3,

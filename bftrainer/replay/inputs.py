@@ -17,7 +17,7 @@ from bftrainer.traces.intervals import LogError
 from bftrainer.traces.logs import Log, LogOptions, iso, outside
 
 SLACK_S = 3600.0
-"""How far a replay may reach beyond the log's last entry: the last state is taken to stay that long."""
+"""Seconds that a replay may exceed the log's last entry: the last state is assumed to stay."""
 
 
 def load_log(scenario: Scenario) -> Log:
@@ -30,7 +30,7 @@ def load_log(scenario: Scenario) -> Log:
 
 
 def load_changes(scenario: Scenario, begin: float, end: float) -> list[NodesChanged]:
-    """What happens to the scenario's nodes in [begin, end) (Unix seconds).
+    """Changes of the scenario's nodes in [begin, end) (Unix seconds).
 
     Raises:
         LogError: unreadable, fewer nodes than are asked for, or none of them is ever idle.
@@ -45,7 +45,7 @@ def load_changes(scenario: Scenario, begin: float, end: float) -> list[NodesChan
 
 
 def span(scenario: Scenario, log: Log) -> tuple[float, float]:
-    """When the replay begins and ends (Unix seconds).
+    """Begin and end of the replay (Unix seconds).
 
     Raises:
         LogError: outside of the log's span.
@@ -61,7 +61,7 @@ def span(scenario: Scenario, log: Log) -> tuple[float, float]:
 
 
 def chosen(names: Sequence[str], nodes: int | None, pick: int | None) -> frozenset[str]:
-    """So many of the nodes, with all their GPUs where these are named: the first by name, or chosen at random
+    """Selects `nodes` of them, all their GPUs where these are named: the first by name, or chosen at random
     by the seed `pick`; None: all.
 
     Raises:

@@ -52,7 +52,7 @@ class VirtualClock:
 
 
 class Observer(Protocol):
-    """Is told of everything that happens in a replay, in order; see `record.recorder`."""
+    """Receives everything that happens in a replay, in order; see `record.recorder`."""
 
     def wait(self, until: float, launcher: SimulatedLauncher) -> None:
         """Nothing changes before `until`, when the next event comes or the replay ends."""
@@ -151,7 +151,7 @@ class _Loop:
         return event
 
     def _take(self, event: Event) -> None:
-        """What an event does to launcher and engine, and what the engine wants done then."""
+        """Apply an event to launcher and engine, and then the engine's actions."""
         self._pass_until(event.time)
         before = self._state
         if isinstance(event, NodesChanged):

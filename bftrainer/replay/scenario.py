@@ -98,7 +98,7 @@ class Scenario(BaseModel):
 
     @property
     def changes(self) -> Changes:
-        """What the scenario changes in its workload."""
+        """Changes of the scenario to its workload."""
         return Changes(**{field.name: getattr(self, field.name) for field in fields(Changes)})
 
     @property

@@ -30,7 +30,7 @@ class Decision(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What is counted while a replay runs.
+    """Counts of a running replay.
 
     Attributes:
         events: Changes of the pool, arrivals and ends of trainers.
@@ -62,7 +62,7 @@ class Tally:
     _pool: ByClass = field(default_factory=dict)
 
     def passed(self, seconds: float, state: State) -> None:
-        """Nothing changed for so long."""
+        """Nothing changed for `seconds`."""
         self.class_s = plus(self.class_s, self._pool, seconds)
         self.idle_node_s += seconds * (len(state.pool) - state.held)
 
@@ -74,7 +74,7 @@ class Tally:
             self.preempted.append(event.time)
 
     def decided(self, decision: Decision, plan: Plan, seconds: float) -> None:
-        """A decision was made, in so many seconds of wall time."""
+        """A decision was made, in `seconds` of wall time."""
         self.decisions.append(decision)
         self.decision_s.append(seconds)
         self.unproven += not plan.proven
@@ -122,14 +122,14 @@ class Result:
 
 
 def by_class(state: State) -> ByClass:
-    """How many nodes of each class are in the pool."""
+    """Number of nodes of each class in the pool."""
     if not state.settings.node_classes:
         return {"": len(state.pool)}
     return Counter(map(state.settings.class_of, state.pool))
 
 
 def plus(one: ByClass, other: ByClass, times: float = 1.0) -> ByClass:
-    """One, and so many times the other, by class."""
+    """`one` + `times` * `other`, by class."""
     return {name: one.get(name, 0) + times * other.get(name, 0) for name in one.keys() | other.keys()}
 
 
@@ -142,6 +142,6 @@ def changed(before: State, after: State) -> Iterator[tuple[Trainer | None, Train
 
 
 def _rescaled(old: Trainer | None, trainer: Trainer, event: Event) -> bool:
-    """Whether the decision gave a trainer another number of nodes than the event left it."""
+    """True if the decision gave a trainer another number of nodes than the event left it."""
     left = event.left if isinstance(event, NodesChanged) else frozenset[str]()
     return len(trainer.nodes) != (len(old.nodes - left) if old is not None else 0)

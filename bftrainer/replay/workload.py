@@ -47,10 +47,10 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What a scenario changes in a workload.
+    """Changes of a scenario to a workload.
 
     Attributes:
-        jobs: Keep only the first so many trainers; None: all.
+        jobs: Number of trainers to keep, the first; None: all.
         stall_up_s, stall_down_s, init_s: Costs of all trainers (s); None: their own.
         cost_scale: Factor of all costs, applied last.
     """
@@ -223,7 +223,7 @@ def rows(path: Path, columns: tuple[str, ...], what: str) -> list[tuple[int, dic
 
 
 def wrong(where: str, name: str, given: object, wanted: str) -> str:
-    """What to say of a value in a line of a table."""
+    """Message on a wrong value in a line of a table."""
     return f"{where}: {WRONG_VALUE.say(name=name, given=given, wanted=wanted)}"
 
 

@@ -36,7 +36,7 @@ def _gpus(name: str, count: int) -> tuple[str, ...]:
 
 
 def _all_idle(intervals: Iterable[Interval], gpus: Counter[str]) -> Iterator[Interval]:
-    """When all GPUs of a node are idle; `gpus` is how many each has."""
+    """Intervals in which all GPUs of a node are idle; `gpus`: GPUs of each node."""
     changes: dict[str, list[tuple[float, int]]] = {}
     for start, end, gpu in intervals:
         changes.setdefault(node_of(gpu), []).extend(((start, 1), (end, -1)))

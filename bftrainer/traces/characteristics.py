@@ -82,7 +82,7 @@ class Characteristics:
     empty_share: float
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return plain data, for JSON."""
         return asdict(self)
 
 
@@ -107,7 +107,7 @@ def lengths(log: Log) -> tuple[Floats, Floats]:
 
 
 def course(log: Log) -> PoolOverTime:
-    """How many nodes are in the pool over the log's span."""
+    """Number of nodes in the pool over the log's span."""
     start, end = _bounds(log)
     starts, starting = np.unique(start, return_counts=True)  # a log has millions, but few distinct ones
     ends, ending = np.unique(end, return_counts=True)

@@ -32,7 +32,7 @@ DAMAGES = (
     UnicodeDecodeError,
     csv.Error,
 )
-"""What reading a damaged or truncated file, or one that is no text, may raise."""
+"""Errors of reading a file that is damaged, truncated or not text."""
 COLUMNS = ("idle_start", "idle_end", "node")
 
 
@@ -145,7 +145,7 @@ def _united(intervals: list[Interval]) -> Iterator[tuple[float, float]]:
 
 
 def liveliest(intervals: Iterable[Interval], nodes: frozenset[str], span_s: float, least_s: float) -> float:
-    """Where a demonstration shows most: the begin of the `span_s` seconds in which most long fragments of
+    """The best place for a demonstration: the begin of the `span_s` seconds in which most long fragments of
     `nodes` begin, which last `least_s` or longer. The begin of the first fragment if there is no long one.
     """
     own = [i for i in intervals if i.node in nodes]

@@ -60,7 +60,7 @@ FORMATS: dict[str, ModuleType] = {
     "philly": philly,
 }
 LOOKED_AT = 50
-"""The first so many lines tell the format of a log."""
+"""Number of first lines that tell the format of a log."""
 REPORT_EVERY = 1000
 OTHERS = (
     (re.compile(r"[{\[]"), "JSON", "what sacct --parsable2 prints, for Slurm's jobs"),
@@ -69,7 +69,7 @@ OTHERS = (
     (re.compile(r"NODELIST +NODES"), "what sinfo -N prints", "what sinfo -h prints, in samples"),
     (re.compile(r"<"), "HTML or XML", "the file itself, not the page that shows it"),
 )
-"""How texts begin that tell what they are, and what to take instead."""
+"""Beginnings of known texts, their kind, and the file to take instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def _source(path: Path, progress: Callable[[float], None]) -> Generator[str, Non
 def cut(log: Log, begin: float | None, hours: float | None, nodes: int | None) -> Log:
     """The same log from `begin` (Unix seconds) for `hours`, of the first `nodes` names that are ever idle.
 
-    None takes all. Intervals are cut at both ends; with `nodes`, the machine has so many.
+    None takes all. Intervals are cut at both ends; `nodes` sets the machine's size.
 
     Raises:
         LogError: the span lies outside of the log, or it has fewer nodes.
@@ -185,7 +185,7 @@ def cut(log: Log, begin: float | None, hours: float | None, nodes: int | None) -
 
 
 def outside(log: Log, asked: str) -> str:
-    """What to say where `asked` is beyond a log's span."""
+    """Message where `asked` is beyond a log's span."""
     hours = (log.end - log.begin) / 3600
     return OUTSIDE.say(asked=asked, begin=iso(log.begin), end=iso(log.end), hours=hours)
 

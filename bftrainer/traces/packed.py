@@ -23,7 +23,7 @@ MOST_CHARACTERS = 4_000_000
 MOST_UNPACKED = 50_000_000_000
 """No log is longer, in characters: what a small packed file can hold has no end otherwise."""
 LOOKED_AT = 512
-"""The first so many bytes tell what a file is."""
+"""Number of first bytes that tell a file's kind."""
 ENCODINGS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 NO_TEXT = (
     (b"\x28\xb5\x2f\xfd", "packed by zstd", "what unzstd makes of it"),
@@ -37,7 +37,7 @@ NO_TEXT = (
     (b"%PDF", "a PDF", "the file from which it was printed"),
     (b"\xd0\xcf\x11\xe0", "a file of an old Office", "it as CSV"),
 )
-"""How files begin that are no text, what they are, and what to take instead."""
+"""Beginnings of binary files, their kind, and the file to take instead."""
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def unpacked(raw: BinaryIO, *, errors: str = "strict") -> TextIO:
     or without a mark at its begin. `errors` as for the built-in `open`.
 
     Raises:
-        LogError: it is no text.
+        LogError: not text.
     """
     file = _plain(raw)
     head = file.peek(LOOKED_AT)[:LOOKED_AT]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TICKS = {10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h", 6 * 3600: "6 h", 86400: "1 d", 604800: "1 week"}
 COLOURS = ("#1f6f8b", "#d1603d")
 POINTS = 4000
-"""The course of the pool has at most so many points: minimum and maximum of each stretch of time."""
+"""Most points of the pool over time: minimum and maximum of each stretch of time."""
 
 
 def draw(log: Log, figures: Characteristics, path: Path, title: str) -> None:

@@ -38,7 +38,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def is_series(folder: Path) -> bool:
-    """Whether a folder has files of a series."""
+    """True if a folder has files of a series."""
     try:
         return bool(paths(folder))
     except OSError:

@@ -25,7 +25,7 @@ class Line:
 
     @property
     def difference(self) -> float | None:
-        """Of the prediction, relative to the history; None if nothing was processed."""
+        """Deviation of the prediction, relative to the history; None if nothing was processed."""
         return (self.predicted - self.recorded) / self.recorded if self.recorded else None
 
 
@@ -67,6 +67,6 @@ def compare(history: History, progress: Progress = lambda now: None) -> HistoryC
 
 
 def _samples(result: Result, id_: int) -> float:
-    """What a trainer processed in the replay; nothing if it was submitted at its very end."""
+    """Samples that a trainer processed in the replay; 0 if it was submitted at its very end."""
     trainer = result.trainers.get(id_)
     return 0.0 if trainer is None else trainer.samples + trainer.repeated

@@ -18,7 +18,7 @@ from bftrainer.replay.calibrate.starts import Started, durations, starts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """What one trainer was measured to be like.
+    """The measured properties of one trainer.
 
     Attributes:
         curve: Its mean speed on every number of nodes that it trained on.
@@ -96,7 +96,7 @@ def _orders(events: Iterable[Row]) -> dict[tuple[int, int], float]:
 
 
 def _exits(ended: float | None, reports: Sequence[Row]) -> list[float]:
-    """How long a trainer took to exit after its last report (s): one value, or none if it is not known."""
+    """Time a trainer took to exit after its last report (s): one value, or none if unknown."""
     if ended is None or not reports:
         return []
     return [max(0.0, ended - max(row["time"] for row in reports))]

@@ -1,7 +1,7 @@
 """A daemon's history as a replay: what its store says of a time in which it ran.
 
 Taken over as it was: the settings, which nodes came and went when, which trainers were submitted or
-cancelled, and what the engine was told of speeds and costs (it decides by that). What each trainer was
+cancelled, and the speeds and costs reported to the engine (it decides by that). What each trainer was
 like is fitted, see `fit`. Not taken over: workers that died though their node stayed.
 """
 
@@ -34,7 +34,7 @@ from bftrainer.store.sql import SqlStore
 DATABASE = "bftrainer.db"
 MAGIC = b"SQLite format 3\0"
 DAMAGED = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
-"""What values are noticed by that no daemon would have recorded."""
+"""Errors raised by values that no daemon would have recorded."""
 QUOTED = 200
 MOST_S = 1e11
 """No moment is further from 1970."""
@@ -50,7 +50,7 @@ class NothingToReplayError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What a daemon did over [begin, end) (Unix seconds).
+    """A daemon's history over [begin, end) (Unix seconds).
 
     Attributes:
         settings: By which the daemon decided; the last ones, if it ran several times.
@@ -70,7 +70,7 @@ class History:
 
 
 def is_history(path: Path) -> bool:
-    """Whether `path` is a daemon's state directory or database, by its content."""
+    """True if `path` is a daemon's state directory or database, by its content."""
     if path.is_dir():
         return (path / DATABASE).exists()
     try:
@@ -171,7 +171,7 @@ def _after_submission(events: Sequence[Row], trainers: Sequence[StoredTrainer]) 
 
 
 def _changes(events: Sequence[Row], begins: Sequence[float], numbers: dict[int, int]) -> Iterator[Event]:
-    """What came from outside.
+    """Events from outside.
 
     A daemon that stops or is drained gives its nodes up: what it still hears about them until it begins
     again, or is resumed, does not count.

@@ -16,7 +16,7 @@ from bftrainer.replay.trainers.simulated import SimulatedTrainer
 
 @dataclass(slots=True)
 class ReplayedCheckpoints:
-    """A trainer's checkpoints: one every so often since `since`, when `node` became its rank 0.
+    """A trainer's checkpoints: one per interval since `since`, when `node` became its rank 0.
 
     `samples` says how far it was at which `times` (s) since then.
     """
@@ -53,7 +53,7 @@ class HistoryLauncher(SimulatedLauncher):
         added.costs = RescaleCosts(up=Cost(stall_s=fitted.stall_up_s), down=Cost(stall_s=fitted.stall_down_s))
 
     def init_s(self, action: StartWorker) -> float:
-        """As long (s) as the start nearest in time took, if possible one on the same node."""
+        """Duration (s) of the start nearest in time, if possible one on the same node."""
         starts = self._history.fitted[action.trainer - 1].starts
         if not starts:
             return ASSUMED_COSTS.up.init_s

@@ -16,7 +16,7 @@ from bftrainer.model.trainer import Points
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastMembership:
-    """What one membership trained. `lost` steps had been reported and were taken again later."""
+    """The training of one membership. `lost` steps had been reported and were taken again later."""
 
     nodes: int
     seconds: float
@@ -86,7 +86,7 @@ def speeds(found: Iterable[PastMembership], samples_of_step: float) -> Points:
 def stalls(
     pauses: Sequence[Row], ordered: Mapping[tuple[int, int], float]
 ) -> tuple[list[float], list[float]]:
-    """How long (s) a trainer stood still in each rescale (up, down): the longest pause of its members.
+    """Time (s) that a trainer stood still in each rescale (up, down): the longest pause of its members.
 
     A rescale that no member survived takes from the order to form a group until that has been formed.
     `ordered` says when the order was given: (trainer, generation) -> time.
@@ -120,7 +120,7 @@ def _reports_of(joined: Row, reports: Sequence[Row], size: int) -> list[Row]:
 
 
 def _gone(rows: Sequence[Row], losses: Sequence[tuple[float, frozenset[str] | None]]) -> float | None:
-    """When the last node of a membership was lost; None: not known."""
+    """Time at which a membership lost its last node; None if unknown."""
     left, since = {row["node"] for row in rows}, max(row["time"] for row in rows)
     if len(left) != rows[0]["size"]:
         return None

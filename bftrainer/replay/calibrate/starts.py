@@ -11,12 +11,12 @@ from bftrainer.model.reports import Row
 from bftrainer.model.trainer import ASSUMED_COSTS
 
 Started = tuple[float, str, float]
-"""When a worker was started (Unix seconds), on which node, and how long it took until it was ready (s)."""
+"""Start of a worker (Unix seconds), its node, and the time until it was ready (s)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastStart:
-    """A worker that was started: ready after `seconds`, or called off after so long."""
+    """A worker that was started: ready after `seconds`, or called off after that time."""
 
     time: float
     node: str
@@ -80,7 +80,7 @@ def starts(events: Iterable[Row], end: float) -> dict[int, list[PastStart]]:
 
 
 def durations(own: Sequence[PastStart], every: Sequence[PastStart]) -> tuple[Started, ...]:
-    """When and where a trainer's workers were started, and how long each took, or would have taken.
+    """Starts of a trainer's workers, with the time each took, or would have taken.
 
     One that was called off after L seconds would have taken longer than that: as long as starts that
     took longer than L did on average, this trainer's if there are any, else those of `every` trainer.

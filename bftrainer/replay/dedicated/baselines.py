@@ -90,7 +90,7 @@ def saved(job: RunningJob, workers: int, cluster: ClusterShape) -> float:
 
 @lru_cache(maxsize=65536)
 def iteration_s(program: MeasuredProgram, batch: int, workers: int, gpus: int) -> float:
-    """The time (s) of an iteration on the fewest nodes with so many GPUs each."""
+    """The time (s) of an iteration on the fewest nodes with `gpus` GPUs each."""
     full, rest = divmod(workers, gpus)
     local, steps = (int(value) for value in split(program.limits, workers, batch))
     if workers == 1 and steps == 0:  # the authors' Optimus counts a lone worker's step twice at least

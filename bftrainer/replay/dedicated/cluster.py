@@ -1,4 +1,4 @@
-"""A dedicated cluster, replayed in ticks: jobs train for one, then a policy places them anew."""
+"""A dedicated cluster, replayed in ticks: jobs train for one, then a policy places them again."""
 
 from __future__ import annotations
 

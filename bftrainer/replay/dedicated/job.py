@@ -20,18 +20,18 @@ from bftrainer.replay.dedicated.workload import SubmittedJob
 Nodes = tuple[int, ...]
 """The node of each worker, those of a node in a row."""
 TRAINING_ON = 0.25
-"""What of the time until new workers are ready a change costs, about, where others train on meanwhile."""
+"""Share of the time until new workers are ready that a change costs where others train on meanwhile."""
 SURPRISE = 0.02
 """A time that is off the model by less is no reason to fit it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """How long a job stands still when its workers change, in s.
+    """Times that a job stands still when its workers change, in s.
 
     `init_s`: until new workers are ready. `stall_up_s`, `stall_down_s`: all stand still when these join, or
     when others leave. Where a worker stays on its node, the job trains on meanwhile with those that stay.
-    A job of which none stays begins anew, after `init_s` and `stall_up_s`; so does each if not `rescales`.
+    A job of which none stays restarts, after `init_s` and `stall_up_s`; so does each if not `rescales`.
     """
 
     init_s: float = 30.0
@@ -51,7 +51,7 @@ class Pauses:
 
 
 PUBLISHED = Pauses()
-"""A job whose workers are placed anew restarts, for 30 s, at its first start, too (section 5.3)."""
+"""A job whose workers move restarts, for 30 s, at its first start, too (section 5.3)."""
 
 
 def kept(before: Nodes, after: Nodes) -> Nodes:
@@ -104,7 +104,7 @@ class Profile:
 
 
 def filling(limits: BatchLimits, workers: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """The batch of each of so many workers that fills their memory, within the largest global batch."""
+    """The batch of each of `workers` workers that fills their memory, within the largest global batch."""
     return np.asarray(np.minimum(limits.local_most, limits.most // np.asarray(workers)), np.int64)
 
 
@@ -195,7 +195,7 @@ class RunningJob:
         self.choose_batch()
 
     def choose_batch(self) -> None:
-        """Choose its workers' batch anew: the fixed one split, or the best by what it has measured."""
+        """Choose its workers' batch again: the fixed one split, or the best by what it has measured."""
         nodes, workers = len(self.placement), sum(self.placement)
         limits = self.program.limits
         if self.fills and self.batch is None:

@@ -36,7 +36,7 @@ class TrainingCourse:
 
 @dataclass(frozen=True, eq=False)
 class _Epochs:
-    """Of workers placed so, by epoch: time (s), samples processed, the batch of a worker, and the noise."""
+    """One placement of workers, by epoch: time (s), samples, the batch of a worker, and the noise."""
 
     times: Floats
     samples: Floats
@@ -48,7 +48,7 @@ def phases_of(program: MeasuredProgram, gpus: int, most: int) -> TrainingPhases:
     """The program's epochs on one GPU, and on 1 to `most` nodes with `gpus` GPUs each.
 
     Raises:
-        ProfileError: nothing was measured about so many nodes.
+        ProfileError: nothing was measured about this number of nodes.
     """
     return course_of(program, gpus, most).phases
 
@@ -57,7 +57,7 @@ def course_of(program: MeasuredProgram, gpus: int, most: int) -> TrainingCourse:
     """The program's training on 1 to `most` nodes with `gpus` GPUs each.
 
     Raises:
-        ProfileError: nothing was measured about so many nodes.
+        ProfileError: nothing was measured about this number of nodes.
     """
     widest = widest_of(program, 1)
     if most > MOST_NODES or most * gpus > widest:
@@ -84,7 +84,7 @@ def fixed_course_of(program: MeasuredProgram, batch: int) -> TrainingCourse:
 
 
 def widest_of(program: MeasuredProgram, gpus: int) -> int:
-    """How many nodes of `gpus` GPUs can share the program's largest batch."""
+    """Number of nodes of `gpus` GPUs that can share the program's largest batch."""
     return program.limits.most // program.limits.local_least // gpus
 
 

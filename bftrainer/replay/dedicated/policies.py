@@ -106,7 +106,7 @@ class Goodput:
 
 
 class Autoscaled:
-    """As many nodes as are worth their cost (section 4.2.2), and workers by goodput on these.
+    """Allocates the nodes that are worth their cost (section 4.2.2), and workers by goodput on these.
 
     Nodes are numbered, and those with the highest numbers are given back.
     """
@@ -120,7 +120,7 @@ class Autoscaled:
         self.fills_memory = policy.fills_memory
 
     def decide(self, now: float, jobs: Sequence[RunningJob], held: Held, cluster: ClusterShape) -> Held:
-        """Workers on so many nodes that their utility is within the bounds, or as near as there is."""
+        """Workers on a number of nodes whose utility is within the bounds, or nearest to them."""
         most = min(self._bounds.most, cluster.nodes)
         utilities = self._policy.utilities(now, jobs, held, ClusterShape(most, cluster.gpus))
         self._nodes = self._bounds.size(utilities, self._nodes)

@@ -31,7 +31,7 @@ from bftrainer.replay.workload import rows, wrong
 MEMORY = {"yolov3": 8}
 """Samples that a worker's memory holds, where the authors allow fewer than they measured."""
 MOST_NODES = 16
-"""Times on more nodes are those on so many: the authors measured no further."""
+"""Nodes above which times stay the same: the authors measured no further."""
 VALIDATION = re.compile(r"validation-([1-9][0-9]{0,8})\.csv")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 Placement = tuple[int, ...]
@@ -117,7 +117,7 @@ class MeasuredProgram:
         return float((1 - share) * low.iteration[epoch] + share * high.iteration[epoch])
 
     def progress(self, epochs: int) -> float:
-        """Steps of m0 after so many epochs: the least of all trainings."""
+        """Steps of m0 after `epochs` epochs: the least of all trainings."""
         return 0.0 if epochs == 0 else float(min(run.progress[epochs - 1] for run in self.trainings))
 
     def _around(self, batch: float) -> tuple[Training, Training, float]:

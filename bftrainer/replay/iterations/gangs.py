@@ -12,7 +12,7 @@ from bftrainer.iterations.orders import JobsWaiting, Order
 from bftrainer.replay.iterations.shared import JobsReplayed, check
 
 Choose = Callable[[JobsWaiting, Ints, Ints, float], Flags]
-"""From the jobs that have come, their numbers and workers, and the time (s): those that run now."""
+"""Maps the jobs that have come, their numbers and workers, and the time (s) to those that run now."""
 
 
 def in_order(order: Order) -> Choose:
@@ -31,7 +31,7 @@ class NodeSets:
     of which the first runs. After each interval the next has its turn.
 
     A job gets free devices, or goes to the shortest queue of its size, or waits. A size should have as many
-    sets as its part of all devices that are asked for holds. When it gets one, its jobs are dealt out anew;
+    sets as its part of all devices that are asked for holds. When it gets one, its jobs are redistributed;
     those of one that it gives up join the other queues.
     """
 
@@ -40,7 +40,7 @@ class NodeSets:
         self._interval = 0.0
 
     def __call__(self, jobs: JobsWaiting, numbers: Ints, workers: Ints, now: float) -> Flags:
-        """Of each set, the first job of its queue."""
+        """The first job of each set's queue."""
         sizes = dict(zip(numbers.tolist(), workers.tolist(), strict=True))
         turn = int(now // jobs.interval_s != self._interval)
         self._interval = now // jobs.interval_s

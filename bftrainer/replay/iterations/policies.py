@@ -17,7 +17,7 @@ from bftrainer.replay.iterations.workload import MixedJob, MixOptions, jobs_of
 
 @dataclass(frozen=True, slots=True)
 class IterationPolicy:
-    """How jobs run.
+    """Rules by which jobs run.
 
     Attributes:
         order: Which come first, of `ORDERS`; "" for Gandiva's sets of devices.

@@ -22,12 +22,12 @@ COLUMNS = ("duration", "num_gpus")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixOptions:
-    """What a workload is like; what the paper leaves open is chosen here.
+    """Parameters of a workload, with choices where the paper leaves them open.
 
     Attributes:
         jobs: How many there are.
         every_s: Time between two arrivals (s).
-        devices: For so many devices.
+        devices: Number of devices.
         hours: Work with full back-propagation, per device.
         longest_hours: No job lasts longer, if its workers all run at once.
         gbit_s: Bandwidth of the gradients' exchange; None: it takes no time.
@@ -52,7 +52,7 @@ class MixedJob:
 
 
 def read_durations(path: Path) -> Mapping[int, tuple[float, ...]]:
-    """How long jobs of the log ran (s), by GPUs; only those that ran with as many as the mix has.
+    """Durations of jobs of the log (s), by GPUs; only with numbers of GPUs that the mix has.
 
     Raises:
         WorkloadError: no such log, or a value that cannot be; it names the line.
@@ -80,7 +80,7 @@ def mix(durations: Mapping[int, tuple[float, ...]], options: MixOptions, seed: i
     Lengths are scaled, and the longest cut, until the work is as much as asked for.
 
     Raises:
-        WorkloadError: so few and so short jobs cannot be so much work.
+        WorkloadError: the jobs are too few and too short for this work.
     """
     rng = np.random.default_rng(seed)
     edges = np.rint(np.cumsum([0.0, *SHARES.values()]) * options.jobs).astype(int)

@@ -138,7 +138,7 @@ def _columns(table: str, plain: object) -> Mapping[str, Floats]:
     """The columns of a table, as long as each other.
 
     Raises:
-        ValueError: it is no such table.
+        ValueError: not such a table.
     """
     names = TABLES[table]._fields
     if not isinstance(plain, dict) or plain.keys() != set(names):

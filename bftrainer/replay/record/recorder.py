@@ -85,7 +85,7 @@ class Recorder:
         workload: Sequence[Submission],
         settings: EngineSettings,
     ) -> ReportData:
-        """What was seen, once the replay is over."""
+        """The recorded data, once the replay is over."""
         moments = np.array(self._moments, dtype=float).reshape(-1, len(Moments._fields))
         moments[:, 0] -= self.begin
         return ReportData(
@@ -108,7 +108,7 @@ class Recorder:
         )
 
     def _next_border(self) -> float:
-        """When the next window begins or the last one ends; infinity when there is none left."""
+        """Time at which the next window begins or the last one ends; infinity if none is left."""
         if not self._borders:
             return self.begin
         last = self._borders[-1].time

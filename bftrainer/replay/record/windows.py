@@ -20,12 +20,12 @@ SHORT_S = 4 * WINDOW_S
 
 
 def window_s(span: float) -> float:
-    """How long (s) the windows of a replay of `span` seconds are."""
+    """Length (s) of the windows of a replay of `span` seconds."""
     return WINDOW_S if span >= SHORT_S else span / 8
 
 
 class RunningTotals(NamedTuple):
-    """What has been processed since the begin, and what it cost: the last four columns of `Moments`."""
+    """The samples processed since the begin, and their costs: the last four columns of `Moments`."""
 
     samples: float = 0.0
     linear_node_s: float = 0.0
@@ -79,5 +79,5 @@ def between(
 
 
 def _left(samples: int | None, done: float) -> int | None:
-    """What is left to do of a trainer that has not ended: at least one sample."""
+    """Remaining samples of a trainer that has not ended: at least 1."""
     return None if samples is None else max(1, round(samples - done))

@@ -61,7 +61,7 @@ def efficiency(replays: Sequence[ReportData]) -> Picture:
 
 
 def costs(replays: Sequence[ReportData]) -> Picture:
-    """What rescaling and preemption cost over time, one line per replay."""
+    """Costs of rescaling and preemption over time, one line per replay."""
     scale, unit = time_unit(replays)
 
     def draw(upper: Axes, lower: Axes) -> None:
@@ -122,7 +122,7 @@ def _losses(data: ReportData) -> str:
 
 
 def window_words(replays: Sequence[ReportData]) -> str:
-    """How long the windows are, in words; the last one of a replay may be shorter."""
+    """Length of the windows, in words; the last one of a replay may be shorter."""
     spans = sorted({data.windows[0].end - data.windows[0].begin for data in replays})
     unit, word = (HOUR_S, "hours") if spans[0] >= HOUR_S else (60.0, "minutes")
     return " to ".join(f"{span / unit:.3g}" for span in dict.fromkeys((spans[0], spans[-1]))) + f" {word}"

@@ -101,7 +101,7 @@ def legend_on_top(axes: Axes) -> None:
 
 
 def _legend_columns(labels: Iterable[str]) -> int:
-    """How many columns of such labels a legend has room for."""
+    """Number of columns of such labels that fit into a legend."""
     return max(1, 120 // (max(map(len, labels)) + 9))
 
 

@@ -25,7 +25,7 @@ from bftrainer.traces.whole_file import write_whole
 
 
 def _of_one(data: ReportData, name: str) -> list[Picture]:
-    """What happened in one replay. `name` begins the names of their files."""
+    """Pictures of one replay. `name` begins the names of their files."""
     return [pool(data, name), timeline(data, name)]
 
 

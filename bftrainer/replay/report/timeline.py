@@ -23,11 +23,11 @@ from bftrainer.replay.report.drawing import (
 )
 
 COLUMNS, ROWS = 1600, 1000
-"""A timeline has at most so many cells."""
+"""Most cells of a timeline."""
 
 
 def pool(data: ReportData, name: str) -> Picture:
-    """How many nodes there were, and how many were used."""
+    """Number of nodes in the pool, and in use, over time."""
     m = data.moments
     scale, unit = time_unit([data])
     time = np.append(m.time, data.end - data.begin) / scale
@@ -53,7 +53,7 @@ def pool(data: ReportData, name: str) -> Picture:
 
 
 def timeline(data: ReportData, name: str) -> Picture:
-    """Which trainer was on which node when."""
+    """The trainer on each node over time."""
     scale, unit = time_unit([data])
     length = (data.end - data.begin) / scale
     image = raster(data)

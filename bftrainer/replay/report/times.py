@@ -73,5 +73,5 @@ def _completed(data: ReportData) -> str:
 
 
 def _done_of(data: ReportData) -> tuple[int, int]:
-    """How many trainers completed, and how many there were."""
+    """Number of completed trainers, and of all."""
     return sum(trainer.completed for trainer in data.trainers), len(data.trainers)

@@ -19,7 +19,7 @@ from bftrainer.replay.scenario import in_words
 from bftrainer.replay.sweep.grid import SweepRun
 
 Row = dict[str, Any]
-"""What came of a run: parameters, figures, and where it ran or why it failed."""
+"""Result of a run: parameters, figures, and where it ran or why it failed."""
 
 
 def execute(run: SweepRun, records: Path | None) -> Row:

@@ -25,9 +25,9 @@ MOST_KB = 1000
 MOST_RUNS = 100_000
 """A sweep has no more; a short file can describe any number."""
 REPORT_EVERY = 100
-LONGEST_PATH = 1000  # so much of a path is said
+LONGEST_PATH = 1000  # characters of a path to quote
 QUOTED = 80
-"""So many characters of a value are repeated."""
+"""Characters of a value to quote."""
 FILES = ("log", "workload", "curves", "profiles")
 FOLDERS = ("profiles",)
 """Those of them that are folders."""

@@ -20,7 +20,7 @@ from bftrainer.replay.sweep.grid import SweepRun
 from bftrainer.replay.sweep.pool import Pool, Rows, few_at_once
 
 SAFE_PATH = "PYTHONSAFEPATH"
-"""With it a new Python imports nothing from the folder in which it starts, where others may put modules."""
+"""Keeps a new Python from importing from its working folder, where others may put modules."""
 
 
 @contextmanager

@@ -24,7 +24,7 @@ EXECUTORS: Mapping[str, Callable[[int], AbstractContextManager[Pool | None]]] = 
     "processes": processes,
     "mpi": ranks,
 }
-"""Name -> makes a pool of so many workers; None in a process that has worked for another one."""
+"""Name -> makes a pool from its number of workers; None in a process that has worked for another one."""
 
 
 def check_solvers(runs: Iterable[SweepRun]) -> None:

@@ -26,7 +26,7 @@ from bftrainer.replay.trainers.simulated import SimulatedTrainer
 from bftrainer.replay.workload import Submission
 
 ROUNDING_S = 1e-3
-"""So long after the end of a phase the next has begun, whatever is rounded."""
+"""Seconds after a phase's end at which the next has begun, whatever is rounded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,17 +42,17 @@ class Course:
 
     @cached_property
     def clocks(self) -> Floats:
-        """When that is on each number of nodes (s), were they held from the begin on; shape (N, P + 1)."""
+        """Time (s) of these on each number of nodes, if held from the begin on; shape (N, P + 1)."""
         seconds = self.own.phases.seconds
         return np.concatenate([np.zeros((len(seconds), 1)), np.cumsum(seconds, axis=1)], axis=1)
 
     def after(self, progress: float, nodes: int, seconds: float) -> float:
-        """The progress after so many seconds on so many nodes."""
+        """The progress after `seconds` on `nodes` nodes."""
         clock = self.clocks[nodes - 1]
         return float(np.interp(np.interp(progress, self.ends, clock) + seconds, clock, self.ends))
 
     def seconds_to(self, progress: float, end: float, nodes: int) -> float:
-        """How long it takes from one progress to another."""
+        """Seconds from one progress to another."""
         clock = self.clocks[nodes - 1]
         return float(np.interp(end, self.ends, clock) - np.interp(progress, self.ends, clock))
 
@@ -133,7 +133,7 @@ class AdaptingTrainer(SimulatedTrainer):
 
     @property
     def rate(self) -> float:
-        """Progress/s now; 0 with so many members as its spec does not allow."""
+        """Progress/s now; 0 with a number of members that its spec forbids."""
         nodes, own = len(self.members), self.course
         if own is None or not self.spec.allows(nodes):
             return 0.0
@@ -159,7 +159,7 @@ class AdaptingTrainer(SimulatedTrainer):
         return 0 if self.course is None else self.course.phase(self.samples_at(now))
 
     def next_phase(self, now: float) -> float:
-        """When its phase ends that it has at `now`; infinity if that is the last."""
+        """End of its phase at `now`; infinity if that is the last."""
         if self.course is None or (phase := self.phase_at(now)) + 2 >= len(self.course.ends):
             return math.inf
         end = self.course.ends[phase + 1]
@@ -191,7 +191,7 @@ class AdaptingLauncher(MeasuringLauncher):
         return found
 
     def window(self, trainer: SimulatedTrainer, at: float) -> MeasuredWindow:
-        """What is measured of a trainer at a time."""
+        """The measurements of a trainer at a time."""
         assert isinstance(trainer, AdaptingTrainer)  # noqa: S101
         assert trainer.course is not None  # noqa: S101
         nodes, phase = len(trainer.members), trainer.phase_at(at)

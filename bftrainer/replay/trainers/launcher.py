@@ -17,7 +17,7 @@ from bftrainer.ports import Clock, Emit, Executor
 from bftrainer.replay.trainers.simulated import SimulatedTrainer, one_class
 
 TELLS_S = 60.0
-"""Where decisions depend on what is left to do, trainers tell that so often."""
+"""Seconds between trainers' reports of their remaining work, where decisions depend on it."""
 
 
 class SimulatedLauncher(Executor):
@@ -68,7 +68,7 @@ class SimulatedLauncher(Executor):
             self.emit(WorkersReady(time=ready, trainer=id_, generation=generation, nodes=frozenset(nodes)))
 
     def init_s(self, action: StartWorker) -> float:
-        """How long (s) a worker that starts now takes until it is ready."""
+        """Seconds until a worker that starts now is ready."""
         return self.trainers[action.trainer].costs.up.init_s
 
     def regroup(self, trainer: SimulatedTrainer, action: Regroup) -> None:
@@ -90,7 +90,7 @@ class SimulatedLauncher(Executor):
             self.trainers[id_].lose(nodes, self.clock.now())
 
     def is_due(self, event: TrainerEnded) -> bool:
-        """Whether a predicted end is still right: a later change may have moved it."""
+        """True if a predicted end is still right: a later change may have moved it."""
         trainer = self.trainers[event.trainer]
         return trainer.ended_at is None and trainer.due + trainer.exit_s == event.time
 

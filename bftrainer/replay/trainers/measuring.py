@@ -29,7 +29,7 @@ Kind = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredWindow:
-    """What is measured of a trainer at one time: its speed (samples/s), and its batch if that adapts.
+    """The measurements of a trainer at one time: its speed (samples/s), and its batch if that adapts.
 
     `kind`: the number of nodes, and what else makes a difference. `until`: when that changes by itself.
     """
@@ -113,7 +113,7 @@ class MeasuringLauncher(SimulatedLauncher):
         self._begin_window(action.trainer, trainer, begin)
 
     def window(self, trainer: SimulatedTrainer, at: float) -> MeasuredWindow:
-        """What is measured of a trainer at a time."""
+        """The measurements of a trainer at a time."""
         return MeasuredWindow((len(trainer.members),), trainer.rate)
 
     def _begin_window(self, id_: int, trainer: SimulatedTrainer, begin: float) -> None:

@@ -92,7 +92,7 @@ class SimulatedTrainer:
 
     @property
     def rate(self) -> float:
-        """Samples/s while it does not stand still; 0 with so many members as its spec does not allow."""
+        """Samples/s while it does not stand still; 0 with a number of members that its spec forbids."""
         if not self.spec.allows(len(self.members)):
             return 0.0
         if self.spec.across and len(set(map(node_of, self.members))) > 1:
@@ -109,7 +109,7 @@ class SimulatedTrainer:
 
     @property
     def completed(self) -> bool:
-        """Whether it ended because its work was done."""
+        """True if it ended because its work was done."""
         return self.ended_at is not None and self.spec.samples == self.samples
 
     @property
@@ -140,13 +140,13 @@ class SimulatedTrainer:
         self.clock = now
 
     def go_back(self, samples: float) -> None:
-        """What it has done beyond so many samples is lost."""
+        """Its work beyond `samples` is lost."""
         self.repeated += self.samples - samples
         self.linear_s *= samples / self.samples if self.samples else 1.0
         self.samples = samples
 
     def hold(self, nodes: int, now: float) -> None:
-        """From `now` on it holds this many nodes."""
+        """Make it hold this many nodes from `now` on."""
         self.node_s += self.held * (now - self.held_since)
         self.held, self.held_since = nodes, now
         if nodes and self.first_node_at is None:
@@ -222,5 +222,5 @@ class SimulatedTrainer:
             self.stop_initialising(node, now)
 
     def _stall(self, now: float) -> float:
-        """How long (s) it stands still between `clock` and `now`."""
+        """Seconds that it stands still between `clock` and `now`."""
         return max(0.0, min(self.stalled_until, now) - self.clock)

@@ -25,7 +25,7 @@ USABLE = frozenset({"ok", "closed_Full"})
 
 
 def recognises(line: str) -> bool:
-    """Whether this is the header of bhosts."""
+    """True if this is the header of bhosts."""
     cells = line.split()
     return cells[:1] == [HEADER] and {*NEEDED} <= {*cells}
 

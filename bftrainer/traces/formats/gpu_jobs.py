@@ -43,7 +43,7 @@ class GpuMachine:
         self._whole, self._first = gpus_per_node, fit == "first-fit"
 
     def take(self, size: int) -> list[str]:
-        """So many GPUs, or as many as are free."""
+        """Take `size` GPUs, or all that are free."""
         taken: list[str] = []
         while len(taken) < size:
             need = size - len(taken)
@@ -57,13 +57,13 @@ class GpuMachine:
         return taken
 
     def has_room(self, size: int) -> bool:
-        """Whether a job of so many GPUs fits on one node, or on nodes that are wholly free."""
+        """True if a job of `size` GPUs fits on one node, or on nodes that are wholly free."""
         whole, rest = divmod(size, self._whole)
         free = sum(len(own) == self._whole for own in self._free) if whole else 0
         return free >= whole and (not rest or free > whole or self._beside(rest, whole))
 
     def _beside(self, rest: int, whole: int) -> bool:
-        """Whether a node has so many free GPUs, if `whole` nodes that are all free are taken before."""
+        """True if a node has `rest` free GPUs after `whole` nodes that are all free are taken."""
         levels = range(rest, self._whole + (0 if whole else 1))
         return any(self._top(level) is not None for level in levels)
 
@@ -76,7 +76,7 @@ class GpuMachine:
             heapq.heappush(self._levels[len(self._free[node])], node)
 
     def _node(self, need: int) -> int | None:
-        """A node with so many free GPUs."""
+        """A node with `need` free GPUs."""
         tops = (top for level in range(need, self._whole + 1) if (top := self._top(level)) is not None)
         return min(tops, default=None) if self._first else next(tops, None)
 
@@ -156,7 +156,7 @@ def on_nodes(uses: Iterable[NodeUse], gpus_per_node: int) -> Iterator[LoggedJob]
 
 
 def most_at_once(requests: Iterable[GpuRequest]) -> int:
-    """How many GPUs all jobs together used at most."""
+    """Most GPUs that all jobs together used."""
     changes = sorted(change for r in requests for change in ((r.end, -r.size), (r.start, r.size)))
     most = now = 0
     for _, change in changes:

@@ -17,7 +17,7 @@ from bftrainer.traces.intervals import COLUMNS, Interval, LogError, united
 
 
 def recognises(line: str) -> bool:
-    """Whether this is the header of such a log."""
+    """True if this is the header of such a log."""
     return set(COLUMNS) <= set(_cells(line))
 
 

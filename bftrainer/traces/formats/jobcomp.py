@@ -10,11 +10,11 @@ from bftrainer.traces.formats.options import LogOptions
 from bftrainer.traces.formats.sacct import used
 
 KEYS = re.compile(r" StartTime=(\S+) EndTime=(\S+) NodeList=(\S*)")
-"""In the plugin's order; the job's name before them may contain blanks and equals signs."""
+"""Fields in the plugin's order; the job's name before them may contain blanks and equals signs."""
 
 
 def recognises(line: str) -> bool:
-    """Whether this is a job of such a file."""
+    """True if this is a job of such a file."""
     return line.startswith("JobId=")
 
 

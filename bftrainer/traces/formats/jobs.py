@@ -26,7 +26,7 @@ NAMELESS = LoggedJob(float("inf"), float("inf"), ())
 
 
 def idle(jobs: Iterable[LoggedJob], nodes: Iterable[str], begin: float, end: float) -> Iterator[Interval]:
-    """When the nodes are not used between `begin` and `end`; open at the end where they still are idle.
+    """The nodes' idle intervals between `begin` and `end`; open at the end where they still are idle.
 
     `jobs` come in order of their start; they may share nodes.
     """

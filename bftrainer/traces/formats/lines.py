@@ -59,7 +59,7 @@ class Lines:
             self.examples.append((number or self.number, str(why)))
 
     def each(self, parse: Callable[[str], T | None]) -> Iterator[T]:
-        """What `parse` makes of each line; None and refused lines are left out."""
+        """The results of `parse` for each line, without None and refused lines."""
         for text in self:
             try:
                 found = parse(text)
@@ -72,7 +72,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class ReadIntervals:
-    """What a reader found in a log. Times in Unix seconds; an interval without end ends at infinity."""
+    """A reader's result for a log. Times in Unix seconds; an interval without end ends at infinity."""
 
     intervals: Iterable[Interval]
     nodes: frozenset[str]

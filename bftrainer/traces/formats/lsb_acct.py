@@ -42,7 +42,7 @@ class FinishedJob:
 
 
 def recognises(line: str) -> bool:
-    """Whether this is a record of lsb.acct."""
+    """True if this is a record of lsb.acct."""
     return re.match(r'"[A-Z_]+" "[0-9.]+" [0-9]+ ', line) is not None
 
 

@@ -10,7 +10,7 @@ FITS = ("first-fit", "best-fit")
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """How a log is to be read.
+    """Options for reading a log.
 
     Attributes:
         format: `intervals`, `swf`, `sacct`, `jobcomp`, `sinfo`, `bhosts`, `lsb.acct`, `snapshots` or

@@ -33,7 +33,7 @@ COLUMNS = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
 
 
 def recognises(line: str) -> bool:
-    """Whether this is the header of such a log."""
+    """True if this is the header of such a log."""
     return tuple(line.split(",")) == COLUMNS
 
 
@@ -66,7 +66,7 @@ def read(lines: Lines, options: LogOptions) -> ReadIntervals:
 
 
 def _sizes(clusters: Mapping[str, list[GpuRequest]], options: LogOptions) -> dict[str, int]:
-    """How many nodes each cluster has. Raises `LogError` if the machine is too small for its largest jobs."""
+    """Number of nodes of each cluster. Raises `LogError` if the machine is too small for its largest jobs."""
     each, machine = options.gpus_per_node, options.machine_nodes
     if machine is None:
         return {name: math.ceil(most_at_once(own) / each) for name, own in clusters.items()}

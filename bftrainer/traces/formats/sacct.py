@@ -28,7 +28,7 @@ NO_NODES = ("", "None assigned", "(null)")
 
 
 def recognises(line: str) -> bool:
-    """Whether this is the header of such a list."""
+    """True if this is the header of such a list."""
     names = set(line.split("|"))
     return {"Start", "End"} <= names and not names.isdisjoint(IDS)
 

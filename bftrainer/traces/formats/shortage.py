@@ -32,7 +32,7 @@ class JobShortage:
             self.worst = f"job {label} wanted {size:,} {unit} and found {got:,} free"
 
     def notes(self) -> Iterator[str]:
-        """What to tell of it."""
+        """Notes for the user on it."""
         if self.jobs:
             over = counted(self.jobs, "job is", "jobs are")
             yield f"{over} over capacity and took what was free; the worst: {self.worst}"

@@ -24,7 +24,7 @@ AVAILABILITY = frozenset({"up", "down", "drain", "inact"})
 
 
 def recognises(line: str) -> bool:
-    """Whether this is the list of held nodes, a line of sinfo, or the end of a sample in which nothing is
+    """True if this is the list of held nodes, a line of sinfo, or the end of a sample in which nothing is
     idle."""
     cells = line.split()
     return (
@@ -37,7 +37,7 @@ def recognises(line: str) -> bool:
 
 
 def _is_empty(cells: list[str]) -> bool:
-    """Whether these are the cells of a partition that has no nodes."""
+    """True if these are the cells of a partition that has no nodes."""
     return len(cells) in (5, 6) and cells[1] in AVAILABILITY and cells[3] == "0"
 
 

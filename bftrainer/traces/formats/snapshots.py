@@ -42,13 +42,13 @@ GAP_POLLS = 5
 
 
 def recognises(line: str) -> bool:
-    """Whether this is the header of such a file."""
+    """True if this is the header of such a file."""
     return line.startswith(f'{{"{MARK}"')
 
 
 @dataclass
 class _Series:
-    """What has been read so far. `pool` None: the state of the machine is not known since a broken line."""
+    """The lines read so far. `pool` None: the state of the machine is not known since a broken line."""
 
     intervals: list[Interval] = field(default_factory=list)
     since: dict[str, float] = field(default_factory=dict)
@@ -168,7 +168,7 @@ def _take(series: _Series, found: dict[str, Any]) -> None:
     """Take over what a line says.
 
     Raises:
-        BrokenLineError: it is no snapshot, or is not after the one before.
+        BrokenLineError: not a snapshot, or is not after the one before.
         LogError: its version is not known.
     """
     if MARK in found:

@@ -93,7 +93,7 @@ class Parser:
 
 
 def recognises(line: str) -> bool:
-    """Whether this is a header comment or a line of 18 numbers."""
+    """True if this is a header comment or a line of 18 numbers."""
     cells = line.split()
     numbers = len(cells) >= FIELDS and all(re.fullmatch(r"-?\d+(\.\d+)?", cell) for cell in cells)
     return line.startswith(";") or numbers
@@ -149,7 +149,7 @@ def assign(requests: Iterable[Request], nodes: list[str], shortage: JobShortage)
 
 
 def machine(options: LogOptions, header: Mapping[str, int]) -> int:
-    """How many nodes the machine has.
+    """Number of nodes of the machine.
 
     Raises:
         LogError: neither the options nor the header say so.

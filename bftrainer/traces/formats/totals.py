@@ -38,13 +38,13 @@ class SeriesTotals:
             raise BrokenLineError(f"`{KEY}` {shown(str(told))} are no numbers of jobs and nodes")
 
     def last(self, seconds: float) -> None:
-        """The last ones have held so long."""
+        """The last ones have held for `seconds`."""
         for name, value in (self.now or {}).items():
             self._sums[name] += value * seconds
             self._seconds[name] += seconds
 
     def notes(self, idle: float, seconds: float) -> Iterator[str]:
-        """What a reader of the series should know; `idle` nodes were idle in `seconds`, in node-seconds."""
+        """Notes for a reader of the series; `idle` nodes were idle in `seconds`, in node-seconds."""
         mean = {name: self._sums[name] / self._seconds[name] for name in self._sums if self._seconds[name]}
         if mean.get("nodes") and "used" in mean:
             yield (

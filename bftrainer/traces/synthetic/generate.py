@@ -79,7 +79,7 @@ def generate(
 
 
 def _sizes(profile: MachineProfile, nodes: int, hours: float, rng: np.random.Generator) -> Ints:
-    """How many nodes each group has; one that is too large for the machine comes in parts."""
+    """Number of nodes of each group; one that is too large for the machine comes in parts."""
     count = max(1, round(profile.groups_per_h * hours * nodes / profile.nodes))
     exact = profile.group_nodes.means(np.linspace(0.0, 1.0, count + 1))
     total = np.rint(np.cumsum(exact) + rng.random())  # rounded so that the sum stays what it is
@@ -91,7 +91,7 @@ def _sizes(profile: MachineProfile, nodes: int, hours: float, rng: np.random.Gen
 
 
 def _lengths(profile: MachineProfile, size: Ints, rng: np.random.Generator) -> Floats:
-    """How long each group stays (s): the share of the quantile axis that its nodes take, averaged."""
+    """Duration of each group (s): the share of the quantile axis that its nodes take, averaged."""
     log = np.log(size)
     spread = log.std() or 1.0
     own = math.sqrt(1 - profile.size_matters**2)

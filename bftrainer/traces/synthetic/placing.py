@@ -1,4 +1,4 @@
-"""When each group of a generated log begins: groups are put under the wanted course of the pool."""
+"""Chooses each group's begin in a generated log: groups are put under the wanted course of the pool."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def placed(
 
 
 class _Bins:
-    """What room for nodes is left over a circle of `steps`, in bins: under the wanted course, and at all."""
+    """Room for nodes that is left over a circle of `steps`, in bins: under the wanted course, and at all."""
 
     def __init__(self, course: Floats, nodes: int, steps: int) -> None:
         self._room = course
@@ -65,7 +65,7 @@ class _Bins:
         self._width = steps / course.size
 
     def best(self, places: Ints, stay: int, nodes: int) -> tuple[int, bool]:
-        """Where `nodes` should stay for `stay` steps, and whether the machine has so many to spare there.
+        """Place of `nodes` for `stay` steps, and whether the machine can spare them there.
 
         It is the first place where they fit under the course, else the one with most room under it of
         those with enough to spare, else the one with most to spare.

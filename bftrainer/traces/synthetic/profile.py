@@ -37,7 +37,7 @@ class Quantiles:
         return total
 
     def share(self, value: Floats) -> Floats:
-        """How much lies below each value."""
+        """Share below each value."""
         at, known = zip(*self.points, strict=True)
         found: Floats = np.interp(np.log(value), np.log(known), at)
         return found
@@ -50,7 +50,7 @@ class Quantiles:
 
 @dataclass(frozen=True, slots=True)
 class MachineProfile:
-    """What a machine's idle nodes are like; fitted by `benchmarks/fit_profiles.py`.
+    """Statistics of a machine's idle nodes; fitted by `benchmarks/fit_profiles.py`.
 
     Attributes:
         nodes: Nodes of the machine that it was fitted to; rates scale with the nodes of the log.
@@ -62,7 +62,7 @@ class MachineProfile:
         pool_share: The pool's share of the machine, over time.
         size_matters: Correlation of the logarithms of a group's size and length, -1 to 1.
         most_node_h: Node-hours that no group has more of.
-        relax_h: The pool's size is another one after so many hours.
+        relax_h: Hours after which the pool's size is another one.
     """
 
     nodes: int
