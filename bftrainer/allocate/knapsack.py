@@ -13,7 +13,7 @@ and examines little of that. With a price l per node, every trainer chooses for 
 At the price l* that makes g smallest, rounding the choices to the pool's size gives a plan; its distance
 to g(l*) is about what one trainer loses. A choice whose own loss against the best at l* exceeds that distance
 cannot be part of a better plan (dominance by reduced cost). The dynamic programme runs over what remains,
-often nothing. Nothing is carried from one event to the next: finding l* anew takes a few vector operations.
+often nothing. Nothing is carried from one event to the next: finding l* again takes a few vector operations.
 
 Caps on disjoint sets of trainers stay exact: a set's `profile` up to its cap is the value function of
 one trainer that stands for all of them.
@@ -36,17 +36,17 @@ Ints = npt.NDArray[np.int64]
 TOLERANCE = 1e-9
 """Relative difference up to which two values count as equal."""
 ROUNDS = 16
-"""How often rounding may improve one trainer's choice."""
+"""Times that rounding may improve one trainer's choice."""
 
 
 def disjoint(caps: Sequence[Cap]) -> bool:
-    """Whether no trainer is under two caps."""
+    """True if no trainer is under two caps."""
     capped = [trainer for cap in caps for trainer in cap.trainers]
     return len(capped) == len(set(capped))
 
 
 def exact_for(problem: Problem) -> bool:
-    """Whether the method covers all of the problem's constraints."""
+    """True if the method covers all of the problem's constraints."""
     return not problem.groups and disjoint(problem.caps)
 
 

@@ -16,7 +16,7 @@ Objective = Callable[[Points, Points, float], Points]
 NO_SPEED = 0.1
 """The speed-up that a trainer without nodes counts as where it would count without end."""
 MOST_GAIN = 2.0
-"""By so much n nodes may be faster than n times one node: caches explain some of it, and no more."""
+"""Factor by which n nodes may exceed n times one node: caches explain no more."""
 
 
 def throughput(speeds: Points, unit: Points, priority: float) -> Points:
@@ -99,7 +99,7 @@ def parse(text: str) -> tuple[tuple[str, float], ...]:
 
 
 def counts_goodput(text: str) -> bool:
-    """Whether goodput is a part of an objective; `text` as for `parse`."""
+    """True if goodput is a part of an objective; `text` as for `parse`."""
     return any(name == "goodput" for name, _ in parse(text))
 
 

@@ -46,7 +46,7 @@ Key = tuple[int, str, int]
 
 
 PATIENCE = 0.1
-"""With `stop_early`, the search ends after this share of the time limit without a better plan."""
+"""Share of the time limit without a better plan after which `stop_early` ends the search."""
 
 
 def allocate(
@@ -243,7 +243,7 @@ class Model:
                 m.rows.add(m.n[i] <= most * m.touch[i])
 
     def _charges(self) -> Iterator[NumericValue]:
-        """What each trainer pays for each group that it touches and that is expected to leave."""
+        """Charges of each trainer for each group that it touches and that is expected to leave."""
         for i, charge in self._charged.items():
             yield charge * self.pyomo.touch[i]
 

@@ -17,11 +17,11 @@ from bftrainer.performance.curve import Floats
 Point = tuple[int, float]
 """(nodes, value)."""
 Segment = tuple[Point, Point]
-"""Where a linear piece of a function begins and ends: two points, perhaps the same."""
+"""Begin and end of a linear piece of a function: two points, perhaps the same."""
 
 
 class Encoding(StrEnum):
-    """How the model states a piecewise-linear function."""
+    """Formulation of a piecewise-linear function in the model."""
 
     SOS2 = "sos2"  # weights on the points, of which two neighbours may be above 0 (eq. 12)
     BINARIES = "binaries"  # a binary per segment; one trainer's relaxation is then the concave hull
@@ -64,7 +64,7 @@ def segments_of(values: Floats, lo: int) -> list[Segment]:
 
 
 def gaps(segments: list[Segment]) -> bool:
-    """Whether there are sizes between the first and the last segment that are in none."""
+    """True if some size between the first and the last segment is in none."""
     return any(after[0][0] > before[1][0] + 1 for before, after in pairwise(segments))
 
 
@@ -81,7 +81,7 @@ def line_of(segment: Segment) -> tuple[float, float]:
 
 
 def concave(segments: list[Segment]) -> bool:
-    """Whether the points lie on a concave function."""
+    """True if the points lie on a concave function."""
     slopes = [(w - v) / (n - m) for (m, v), (n, w) in pairwise(points_of(segments))]
     return all(after <= before for before, after in pairwise(slopes))
 

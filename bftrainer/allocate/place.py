@@ -23,14 +23,14 @@ from bftrainer.model.problem import Allocation
 
 NONE: frozenset[str] = frozenset()
 REMEMBERED = 512
-"""Of sets of more GPUs only the last few are remembered with their nodes: they take much memory."""
+"""GPUs of a set above which only the last few sets are remembered with their nodes, to save memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
     """A trainer that is to have `count` GPUs, and holds `held`, on some of which it is `training`.
 
-    It may have `most` GPUs one day. `whole` above 0: it takes nodes with so many free GPUs, all of these.
+    It may have `most` GPUs one day. `whole` above 0: it takes nodes with this many free GPUs, all of these.
     `user` matters where users are kept apart. `barred` are those that it may not have unless it has them.
     """
 
@@ -83,7 +83,7 @@ def _sorted(pool: frozenset[str]) -> tuple[tuple[str, list[str]], ...]:
 
 
 def counts_of(gpus: frozenset[str]) -> Mapping[str, int]:
-    """How many GPUs each node has of these. Most trainers keep theirs from one decision to the next, and each
+    """Number of these GPUs on each node. Most trainers keep theirs from one decision to the next, and each
     decision asks several times."""
     return _small(gpus) if len(gpus) <= REMEMBERED else _large(gpus)
 
@@ -102,7 +102,7 @@ def within(gpus: frozenset[str], pool: frozenset[str]) -> frozenset[str]:
 
 
 def _fewer(want: Want) -> frozenset[str]:
-    """What a trainer keeps that shrinks: first what it trains on, and of that as few nodes as possible."""
+    """GPUs that a shrinking trainer keeps: first those it trains on, on as few nodes as possible."""
     kept: set[str] = set()
     for choice in (want.held.intersection(want.training), want.held.difference(want.training)):
         left = by_node(sorted(choice))
@@ -155,7 +155,7 @@ class _Board:
         return board
 
     def grow(self, want: Want, need: int) -> frozenset[str]:
-        """Give a trainer so many more GPUs, or as many as it may have."""
+        """Give a trainer `need` more GPUs, or as many as it may have."""
         if want.whole:
             return self._grow_whole(want, need)
         own = self.spread.get(want.trainer, set())
@@ -209,7 +209,7 @@ class _Board:
         return [gpu for gpu in there if gpu not in want.barred] if want.barred else there
 
     def _admits(self, want: Want, node: str, *, several: bool) -> bool:
-        """Whether a trainer may come to a node, on `several` nodes then or on this alone."""
+        """True if a trainer may come to a node, on `several` nodes then or on this alone."""
         crowds, alike = self.rules.crowded(several, True), self.rules.users_share
         for t in self.on.get(node, ()):  # a plain loop: it sees most nodes for most trainers
             if t != want.trainer and (
@@ -220,7 +220,7 @@ class _Board:
         return True
 
     def _may_spread(self, want: Want, own: set[str]) -> bool:
-        """Whether it may use further nodes, for all that is on those that it has."""
+        """True if the trainers on its nodes allow it to use further nodes."""
         return all(self._admits(want, node, several=True) for node in own)
 
     def _fitting(self, want: Want, need: int, *, several: bool, empty: bool = False) -> str | None:

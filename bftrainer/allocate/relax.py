@@ -27,9 +27,9 @@ from bftrainer.model.problem import Candidate, Cap, Plan, PlanStatus, Problem
 from bftrainer.performance.curve import Floats
 
 REPAIRS = 6
-"""How often nodes that broken caps set free are shared out again."""
+"""Times that nodes freed by broken caps are shared out again."""
 ROUNDS = 12
-"""How often the classes' prices are adjusted to what trainers choose at them."""
+"""Times that the classes' prices are adjusted to trainers' choices."""
 
 EXACT = 1e-9
 """A relative gap as good as none in double precision."""
@@ -82,7 +82,7 @@ def _deal(problem: Problem, classes: list[Class], wanted: dict[int, tuple[str, i
 
 
 def _lasting(problem: Problem, name: str, moment: float) -> int:
-    """How many nodes of a class stay past a moment (s from now)."""
+    """Number of nodes of a class that stay past a moment (s from now)."""
     return sum(g.size for g in problem.parts if g.node_class == name and g.remaining_s > moment)
 
 
@@ -220,7 +220,7 @@ def _price(k: Class, chosen: knapsack.Ints | slice) -> float:
 
 
 def spread(problem: Problem, wanted: Mapping[int, tuple[str, int]]) -> Spread:
-    """How many nodes of each group every trainer gets, for the (class, count) that each is to have.
+    """Nodes of each group for every trainer, from the (class, count) that each should have.
 
     A trainer that shrinks gives up nodes of the groups that leave first, and among those of the groups of
     which it has least. A trainer that grows takes from the groups that it uses already, then from those

@@ -1,4 +1,4 @@
-"""Who may share a node, where its GPUs are shared out one by one (`share: gpu`)."""
+"""Rules for sharing a node whose GPUs are shared out one by one (`share: gpu`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Who may share a node.
+    """Rules for sharing a node.
 
     Attributes:
         avoid_interference: Trainers of several nodes do not meet on one: they would share its network.
@@ -18,9 +18,9 @@ class Rules:
     users_share: bool = False
 
     def strangers(self, one: str, other: str) -> bool:
-        """Whether these two users may not share a node."""
+        """True if these two users may not share a node."""
         return not self.users_share and one != other
 
     def crowded(self, one: bool, other: bool) -> bool:
-        """Whether two trainers may not share a node, each of which is on several nodes or not."""
+        """True if two trainers, each on several nodes or not, may not share a node."""
         return self.avoid_interference and one and other

@@ -23,8 +23,8 @@ INFINITE = 1e20
 
 @dataclass(frozen=True, slots=True)
 class SolverLimits:
-    """When a solver may stop: after `time_s`, at a relative `gap`, or, HiGHS only, when it has found nothing
-    better for `patience_s`."""
+    """Limits of a solver: it may stop after `time_s`, at a relative `gap`, or, HiGHS only, when it has found
+    nothing better for `patience_s`."""
 
     time_s: float
     gap: float
@@ -47,7 +47,7 @@ def finite(bound: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What distinguishes a solver from others, and how to call it."""
+    """Properties of a solver, and the function that calls it."""
 
     sos2: bool  # whether it takes special ordered sets
     run: Callable[[pyo.ConcreteModel, SolverLimits], SolverAnswer]
@@ -92,7 +92,7 @@ def _direct(name: str, model: pyo.ConcreteModel, limits: SolverLimits) -> Solver
 def _legacy(
     name: str, options: Mapping[str, str], model: pyo.ConcreteModel, limits: SolverLimits
 ) -> SolverAnswer:
-    """Solvers behind Pyomo's older interface; `options` are the solver's names of ours."""
+    """Run a solver behind Pyomo's older interface; `options`: its names of our options."""
     solver = pyo.SolverFactory(name)
     if not solver.available(exception_flag=False):
         raise SolverError(NOT_HERE)
@@ -153,7 +153,7 @@ SOLVERS: Mapping[str, Features] = {
 
 
 def available(name: str) -> bool:
-    """Whether a solver is installed here."""
+    """True if a solver is installed here."""
     return bool(SOLVERS[name].available())
 
 

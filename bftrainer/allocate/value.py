@@ -109,14 +109,14 @@ def slices(problem: Problem) -> list[tuple[float, float]]:
 
 
 def charge(candidate: Candidate, departures: float, node_class: str = "") -> float:
-    """What using a group costs that is expected to leave `departures` times within T_fwd."""
+    """Cost of using a group that is expected to leave `departures` times within T_fwd."""
     size = max(candidate.sizes.floor(candidate.current), candidate.n_min)
     speed = curve.rate(candidate.curve_on(node_class), size)
     return candidate.weight * departures * candidate.costs.down.stall_s * speed
 
 
 def slower(candidate: Candidate, n: int, t_fwd_s: float) -> float:
-    """How much less `n` GPUs of several nodes are worth than as many of one, see `Candidate.across`."""
+    """Loss of worth of `n` GPUs of several nodes against `n` of one, see `Candidate.across`."""
     alone, spread = curve.rate(candidate.curve, n), curve.rate(candidate.across, n)
     less = t_fwd_s * (alone - spread)
     if n > candidate.current:
@@ -126,7 +126,7 @@ def slower(candidate: Candidate, n: int, t_fwd_s: float) -> float:
 
 
 def later(candidate: Candidate, m: int, duration_s: float, node_class: str = "") -> Floats:
-    """What 0..m nodes are worth in a slice that is not the first, shape (m + 1,): 0 below n_min.
+    """Worth of 0..m nodes in a slice that is not the first, shape (m + 1,): 0 below n_min.
 
     A trainer that is left with a size that is not allowed goes down to the next one that is.
     """

@@ -19,11 +19,11 @@ from bftrainer.allocate.rules import Rules
 NEVER = float("-inf")
 
 Counts = tuple[int, ...]
-"""How many GPUs of each node of the window."""
+"""GPUs of each node of the window."""
 
 
 class Way(NamedTuple):
-    """What a trainer may have of a window's nodes, and what it is worth with that and what it has elsewhere.
+    """A possible share of a window's nodes for a trainer, and its worth with that and its nodes elsewhere.
     `wide`: it is on several nodes then."""
 
     worth: float
@@ -127,7 +127,7 @@ class _Search:
     chosen: list[Way] | None
 
     def go(self, i: int, left: int, worth: float) -> None:
-        """Try all ways of part i and those after it, with so many GPUs left, above those so far."""
+        """Try all ways of part i and those after it, with `left` GPUs left, above those so far."""
         if i == len(self.parts):
             self.floor, self.chosen = worth, list(self.path)
             return
@@ -147,7 +147,7 @@ class _Search:
             self._put(i, way, -1)
 
     def _fits(self, i: int, way: Way) -> bool:
-        """Whether a way keeps caps and rules. What `Rules` says of two trainers is spelt out here, as this is
+        """True if a way keeps caps and rules. What `Rules` says of two trainers is spelt out here, as this is
         asked of thousands of ways in one decision."""
         part, rules = self.parts[i], self.rules
         if any(self.caps[cap] < way.size for cap in part.caps):

@@ -7,5 +7,5 @@ MOST_DOUBLINGS = 60
 
 
 def backoff_s(first_s: float, doublings: int, most_s: float) -> float:
-    """`first_s`, doubled so many times (fewer than none count as none), `most_s` at most; in seconds."""
+    """`first_s`, doubled `doublings` times (0 if negative), `most_s` at most; in seconds."""
     return min(most_s, first_s * 2.0 ** max(0, min(doublings, MOST_DOUBLINGS)))

@@ -125,7 +125,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resync:
-    """Members disagree on their membership, as after a crash of the daemon in mid-change: publish it anew."""
+    """Members disagree on their membership, as after the daemon's crash in mid-change: publish it again."""
 
     priority: ClassVar[int] = 7
     time: float
@@ -146,10 +146,10 @@ class Lasted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineChanged:
-    """There are other nodes than before, idle or not: so many of each class ("": of none).
+    """The nodes differ from before, idle or not: numbers of nodes by class ("": of none).
 
-    `gpus`: of each class, how many nodes have so many GPUs; those without any, or of which the scheduler does
-    not say it, are left out.
+    `gpus`: numbers of nodes by class and number of GPUs, without those that have none, or of which the
+    scheduler does not say it.
     """
 
     priority: ClassVar[int] = 8
@@ -202,7 +202,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChanged:
-    """The settings that decisions depend on have changed: plan anew."""
+    """The settings that decisions depend on have changed: plan again."""
 
     priority: ClassVar[int] = 8
     time: float
@@ -210,7 +210,7 @@ class PolicyChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDue:
-    """It is time to plan anew though nothing has happened: a user may have its turn, or a trainer that gave
+    """It is time to plan again though nothing has happened: a user may have its turn, or a trainer that gave
     nodes to another user may grow again."""
 
     priority: ClassVar[int] = 8

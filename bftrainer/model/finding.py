@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How good what was found is."""
+    """Grade of a finding."""
 
     OK = "ok"
     WARNING = "warning"

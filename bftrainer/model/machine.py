@@ -10,7 +10,7 @@ from bftrainer.model.main_jobs import MainJob
 
 
 class NodeState(StrEnum):
-    """What the main scheduler says of a node, reduced to whether bftrainer may use it."""
+    """The main scheduler's state of a node, reduced to whether bftrainer may use it."""
 
     IDLE = "idle"  # free, or held by one of our pilots, and no job can be backfilled on it: ours to use
     BUSY = "busy"  # the main scheduler uses it or has plans for it: not ours to use
@@ -18,7 +18,7 @@ class NodeState(StrEnum):
 
 
 MOST_DIGITS = 4
-"""Of a GPU's number."""
+"""Digits of a GPU's number, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInfo:
-    """What is known of a node of the pool beyond its name. The defaults mean that it is not known."""
+    """Facts on a node of the pool beyond its name. The defaults mean that it is not known."""
 
     node_class: str = ""  # nodes of different classes never serve one trainer together
     group: str = ""  # nodes with the same label are expected to leave together
@@ -83,7 +83,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pilot:
-    """A preemptible one-node job of ours, as the scheduler shows it.
+    """The daemon's preemptible one-node job, as the scheduler shows it.
 
     Tag, node and user identify the pilot; the other fields are what the scheduler says of it now.
     """
@@ -123,7 +123,7 @@ class Totals:
 class Snapshot:
     """The whole machine at one poll.
 
-    `claims` are in the order in which the main scheduler would start the jobs. `pilots` are all of ours,
+    `claims` are in the order in which the main scheduler would start the jobs. `pilots` are all the daemon's,
     including those whose submission was never confirmed; `clearing` are those that have ended and are not
     cleared away yet, None: the scheduler does not say whose end a node waits for. `asked_s`: for how long the
     scheduler worked for this poll; None: all the time that the poll took. `unseen`: what the poll leaves out,
@@ -150,7 +150,7 @@ class Snapshot:
 
 
 class Operation(StrEnum):
-    """What the site's admins allow bftrainer to do."""
+    """Operation that the site's admins allow."""
 
     RUNNING = "running"
     PAUSED = "paused"  # no node joins and no pilot is submitted; running trainers go on

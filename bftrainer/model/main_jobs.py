@@ -28,8 +28,8 @@ class MainJob:
 
 @dataclass(frozen=True, slots=True)
 class JobOnNode:
-    """What main jobs make of a node: the `job` that ends last, with how many more there are, and when it
-    `ends` at the latest, by its time limit (Unix seconds; None: it has none, or that is not known)."""
+    """The main jobs on a node: the `job` that ends last, the number of others, and the latest time at which
+    it `ends`, by its time limit (Unix seconds; None: it has none, or that is not known)."""
 
     job: str
     ends: float | None
@@ -50,12 +50,12 @@ def jobs_on_nodes(jobs: Iterable[tuple[str, float | None, Iterable[str]]]) -> di
 
 
 class Affected(StrEnum):
-    """Whether what we held can have kept a main job waiting."""
+    """Possible effect of the pilots' nodes on a main job's wait."""
 
     NO = "no"
     """It started on nodes that were not ours while it waited."""
     CLAIMED = "claimed"
-    """The daemon saw that it could start on nodes of ours, and gave them back."""
+    """The daemon saw that it could start on pilots' nodes, and gave them back."""
     TAKEN = "taken"
     """It started on nodes that were ours a moment before: the scheduler took them by itself."""
     IN_VAIN = "in vain"
@@ -64,7 +64,7 @@ class Affected(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounted:
-    """What the batch system's own accounting says: how many main jobs have started. None: it says nothing,
+    """The batch system's own accounting: the number of main jobs that have started. None: it says nothing,
     `why` in words."""
 
     started: int | None = None
@@ -76,7 +76,7 @@ class MainStart:
     """The start of a main job at `time`; of one that got nodes in vain, when that was given up.
 
     `wait_s` is how long it waited after nothing but the scheduler and we kept it from starting, `queued_s`
-    how long since its submission (None: not known). `given` nodes of ours were given back for it: a poll
+    how long since its submission (None: not known). `given` pilots' nodes were given back for it: a poll
     showed it after `seen_s`, and `vacate_s` later their pilots had ended. `fresh`: it never waited for other
     main jobs. `requeued`: how often it had started before and was put back into the queue. `on` are its
     nodes; of an earlier start that we can have affected, `where` has them in short, n[1-8].
@@ -99,12 +99,12 @@ class MainStart:
 
 
 STARTED = frozenset({Affected.CLAIMED, Affected.TAKEN})
-"""How jobs that have started can have been affected."""
+"""Possible effects on jobs that have started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """How many jobs there are, and what they waited (s); None where there is none."""
+    """Number of jobs, and their waits (s); None where there is none."""
 
     count: int = 0
     median_s: float | None = None
@@ -133,10 +133,10 @@ def quantile(in_order: Sequence[float], share: float) -> float:
 
 
 def affected(starts: Iterable[MainStart]) -> list[MainStart]:
-    """Those that started after nodes of ours were claimed for them, or on nodes that were ours."""
+    """Those that started after pilots' nodes were claimed for them, or on pilots' former nodes."""
     return [start for start in starts if start.affected in STARTED]
 
 
 def others(starts: Iterable[MainStart]) -> list[MainStart]:
-    """Those that no node of ours was in the way of: they tell what the scheduler itself takes."""
+    """Those in whose way no pilot was: they tell what the scheduler itself takes."""
     return [start for start in starts if start.affected is Affected.NO]

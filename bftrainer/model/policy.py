@@ -10,7 +10,7 @@ from bftrainer.model.gpus import node_of
 
 
 class DepartureGroups(StrEnum):
-    """Which nodes are expected to leave the pool together, where the scheduler does not say."""
+    """Nodes expected to leave the pool together, where the scheduler does not say."""
 
     NONE = "none"
     JOINED = "joined"  # nodes that joined at the same moment
@@ -18,7 +18,7 @@ class DepartureGroups(StrEnum):
 
 
 class Share(StrEnum):
-    """What is shared out to trainers."""
+    """Unit that is shared out to trainers."""
 
     NODE = "node"  # whole nodes
     GPU = "gpu"  # single GPUs, see `model.gpus`: trainers may share a node
@@ -32,7 +32,7 @@ class ShareNodes(StrEnum):
 
 
 class WeightsBy(StrEnum):
-    """What trainers count by, beside the weights in their specs."""
+    """Weights of trainers, beside those in their specs."""
 
     SPEC = "spec"  # nothing else
     SERVICE = "service"  # the node-time that they have had
@@ -41,7 +41,7 @@ class WeightsBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """What a site sets for the decisions. The daemon's `Settings` are wider and explain each setting.
+    """A site's settings for the decisions. The daemon's `Settings` are wider and explain each setting.
 
     None means, for `t_fwd_s`: chosen from how long nodes stay; for `max_parallel`: every waiting trainer may
     hold nodes; for `nodes_per_trainer`: that number is not limited by the pool's size; for `ageing_s`: no
@@ -83,5 +83,5 @@ class EngineSettings:
 
     @property
     def unit(self) -> str:
-        """What is counted, in words: nodes or GPUs."""
+        """The counted unit, in words: nodes or GPUs."""
         return "GPU" if self.share is Share.GPU else "node"

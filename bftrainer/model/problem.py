@@ -39,15 +39,15 @@ class Candidate:
 
     @property
     def trains(self) -> bool:
-        """Whether it can train on the nodes that it holds: otherwise it waits for more, or goes down."""
+        """True if it can train on the nodes that it holds: otherwise it waits for more, or goes down."""
         return self.current >= self.n_min and self.sizes.floor(self.current) == self.current
 
     def fitting(self, nodes: int) -> int:
-        """The largest size that it may get of at most so many nodes; 0 if there is none."""
+        """The largest size that it may get, at most `nodes`; 0 if there is none."""
         return self.sizes.fitting(nodes, self.n_min, self.n_max)
 
     def allows(self, nodes: int) -> bool:
-        """Whether it may get just so many nodes."""
+        """True if it may get exactly `nodes` nodes."""
         return nodes == self.fitting(nodes)
 
     def above(self, nodes: int) -> int:
@@ -84,7 +84,7 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """How many of `pool_size` nodes does each of `candidates` get?
+    """The problem of sharing out `pool_size` nodes to `candidates`.
 
     Candidates are in first-come-first-served order. `groups` divides the pool where its nodes differ; it is
     empty if all nodes are alike. A trainer uses nodes of one class only.
@@ -102,14 +102,14 @@ class Problem:
         return self.groups or (NodeGroup(size=self.pool_size),)
 
     def held(self, candidate: Candidate) -> tuple[int, ...]:
-        """How many nodes of each part a candidate holds."""
+        """Number of nodes of each part that a candidate holds."""
         if not self.groups:
             return (candidate.current,)
         return candidate.held or (0,) * len(self.groups)
 
 
 class PlanStatus(StrEnum):
-    """How a plan came about. Only OPTIMAL is proven to be the best."""
+    """Origin of a plan. Only OPTIMAL is proven to be the best."""
 
     OPTIMAL = "optimal"  # proven, within the plan's gap
     FEASIBLE = "feasible"  # not proven: the MILP's time limit struck, or the relaxation left a gap
@@ -144,5 +144,5 @@ class Plan:
 
     @property
     def proven(self) -> bool:
-        """Whether no other plan is better, within the gap that was asked for."""
+        """True if no other plan is better, within the gap that was asked for."""
         return self.status is PlanStatus.OPTIMAL

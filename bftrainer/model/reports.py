@@ -13,14 +13,14 @@ Message = dict[str, Any]
 """One message between daemon, agent and worker: JSON with a "type"."""
 
 MEASURE_S = 2.0
-"""A speed on a number of nodes that has not been seen before is measured over so long."""
+"""Seconds over which a speed on a new number of nodes is measured."""
 MEASURE_AGAIN_S = 10.0
-"""And is measured again over so long."""
+"""Seconds over which it is measured again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What rank 0 of a trainer last said of it; `samples` and `step` are committed by all members.
+    """The last report of a trainer's rank 0; `samples` and `step` are committed by all members.
 
     `of`: the samples of the whole training, as its script says; None: it does not. `warned`: the last
     warnings of its script, the latest last. `saved`: the step of the last checkpoint, as far as it knows.
@@ -41,7 +41,7 @@ class Progress:
 
 
 class PauseKind(StrEnum):
-    """What a rescale changed."""
+    """Change made by a rescale."""
 
     JOIN = "join"
     """Members came, and none was lost; others may have left."""
@@ -73,7 +73,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerSummary:
-    """What a list shows of a trainer in the store.
+    """Entry of a trainer of the store in a list.
 
     `work`: the samples that its spec asks for; None: no limit. `of`, `warned` and `saved` are as in
     `Progress`.
@@ -119,7 +119,7 @@ class StoredTrainer:
 
     @property
     def summary(self) -> TrainerSummary:
-        """What a list shows of it."""
+        """Its entry in a list."""
         return TrainerSummary(
             id=self.id,
             user=self.spec.user,

@@ -26,7 +26,7 @@ class AllowedSizes:
 
     @property
     def every(self) -> bool:
-        """Whether all node counts are allowed."""
+        """True if all node counts are allowed."""
         return not self.listed and self.multiple_of == 1
 
     def floor(self, n: int) -> int:

@@ -86,6 +86,6 @@ def clock(seconds: float) -> str:
 
 
 def span_s(text: str) -> float | None:
-    """Seconds from a time span such as 90s, 30m, 2h or 1d, or a number of seconds; None: it is none."""
+    """Seconds from a time span such as 90s, 30m, 2h or 1d, or a number of seconds; None if invalid."""
     found = _SPAN.fullmatch(text.strip())
     return float(found[1]) * _SPAN_UNITS[found[2] or "s"] if found else None

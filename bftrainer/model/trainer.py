@@ -16,14 +16,14 @@ GOODPUT = "goodput."
 MOST_SAMPLES = 2**24
 """The largest batch that adapts, as in `elastic.Adaptive`."""
 MOST_WORKERS = 1024.0
-"""On a node."""
+"""Workers on a node, at most."""
 MOST_NOISE = 1e30
-"""As much as a run reports: gradients are lost in their noise."""
+"""Largest noise that a run reports: gradients are lost in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one rescale costs: `stall_s` stops every member, `init_s` only the new nodes."""
+    """Cost of one rescale: `stall_s` stops every member, `init_s` only the new nodes."""
 
     stall_s: float = 0.0
     init_s: float = 0.0
@@ -38,12 +38,12 @@ class RescaleCosts:
 
 
 ASSUMED_COSTS = RescaleCosts(up=Cost(stall_s=0.5, init_s=5.0), down=Cost(stall_s=0.5))
-"""What a rescale is assumed to cost until one has been measured."""
+"""Assumed costs of a rescale until one has been measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceUse:
-    """How a trainer uses a device on which it takes turns (`share: time`), by the mean over some steps.
+    """A trainer's use of a device on which it takes turns (`share: time`), by the mean over some steps.
 
     Attributes:
         step_s: How long a step takes.
@@ -63,7 +63,7 @@ class DeviceUse:
 
     @property
     def alone_s(self) -> float:
-        """How long a step takes without the wait."""
+        """Time of a step without the wait."""
         return max(self.step_s - self.waited_s, self.held_s)
 
 
@@ -91,12 +91,12 @@ class AdaptingBatch:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """What the time of a step on a number of nodes depends on: batch, at once, workers."""
+        """Determines the time of a step on a number of nodes: batch, at once, workers."""
         return self.batch, self.at_once, self.workers
 
 
 def batch_of(metrics: Mapping[str, float]) -> AdaptingBatch | None:
-    """What a run says of its batch among its figures; None: it does not adapt, or its limits contradict each
+    """Read a run's batch from its figures; None: it does not adapt, or its limits contradict each
     other."""
     names = ("batch", "at_once", "initial", "max", "max_per_worker", "workers")
     found = [metrics.get(GOODPUT + name, math.nan) for name in names]
@@ -118,7 +118,7 @@ def batch_of(metrics: Mapping[str, float]) -> AdaptingBatch | None:
 
 
 class Scalability(StrEnum):
-    """Whether the engine learns a trainer's speeds and costs from what it observes."""
+    """Says whether the engine learns a trainer's speeds and costs from what it observes."""
 
     AUTO = "auto"  # it does; the spec's curves and costs are only the prior
     GIVEN = "given"  # it does not: it takes the spec's curves, and its costs if given, as they are
@@ -126,7 +126,7 @@ class Scalability(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerSpec:
-    """What a user asks for: one elastic training run (section 3.1 of the paper).
+    """A user's request: one elastic training run (section 3.1 of the paper).
 
     It runs on no node, or on as many as `sizes` allows from `n_min` to `n_max`, which are such sizes, too.
     `samples` is the work to do, or `progress`, in samples by what they are worth beside those of the initial
@@ -134,7 +134,7 @@ class TrainerSpec:
     nothing is known of them beforehand.
 
     With `gpus` its sizes count GPUs, which may be parts of nodes: `curve` is then that of GPUs of one node,
-    and `across` that of GPUs of several, where it differs. `whole` above 0: it gets whole nodes of so many.
+    and `across` that of GPUs of several, where it differs. `whole` above 0: it gets whole nodes of that many.
 
     With `takes_turns` it may share nodes with another of its user's trainers that does: they compute in turn.
     `memory` is then what a worker needs at most of its device's (bytes); 0: as is measured.
@@ -160,7 +160,7 @@ class TrainerSpec:
     env: tuple[tuple[str, str], ...] = ()
     checkpoint_dir: str = ""
     checkpoint_every_s: float = 5.0
-    checkpoint_interval_s: float = 0.0  # a restart repeats so much: the script saves by itself, so often
+    checkpoint_interval_s: float = 0.0  # repeated by a restart: the script's own interval of saving
     batch: tuple[tuple[str, int | str], ...] = ()  # overrides the script's: global, or per_node with lr
     partial: tuple[
         tuple[str, bool | int | str | tuple[str, ...]], ...
@@ -179,17 +179,17 @@ class TrainerSpec:
         return self.samples or self.progress
 
     def fitting(self, nodes: int) -> int:
-        """The largest size at which it can run on at most so many nodes; 0 if there is none."""
+        """The largest size at which it can run, at most `nodes`; 0 if there is none."""
         return self.sizes.fitting(nodes, self.n_min, self.n_max)
 
     def allows(self, nodes: int) -> bool:
-        """Whether it can run on just so many nodes."""
+        """True if it can run on exactly `nodes` nodes."""
         return nodes > 0 and self.fitting(nodes) == nodes
 
     @property
     def program(self) -> tuple[str, ...]:
-        """What trials of one program have in common: the user, the folder, and the command up to its first
-        word that is not an option. What one user's trainers have shown says nothing of another's."""
+        """Identity of a program, equal for its trials: the user, the folder, and the command up to its first
+        word that is not an option. One user's trainers say nothing of another's."""
         words = self.command[1:]
         named = next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
         return (self.user, self.workdir, *self.command[: named + 2])
@@ -205,12 +205,12 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
-    """What has been measured of a trainer, see `performance.observe`.
+    """Measurements of a trainer, see `performance.observe`.
 
     `speeds` has (node class, nodes, samples/s). All classes for which the spec has no curve of their own
-    count as one, None. `steps` has (node class, nodes, workers, samples of a worker, passes, s): how long
-    steps take where a worker computes so many samples at once, so often. The other fields are what rescales
-    cost (s).
+    count as one, None. `steps` has (node class, nodes, workers, samples of a worker, passes, s): times of
+    steps where a worker computes this many samples at once, in this many passes. The other fields are costs
+    of rescales (s).
     """
 
     speeds: tuple[tuple[str | None, int, Observed], ...] = ()
@@ -221,7 +221,7 @@ class Observations:
 
 
 class TrainerStatus(StrEnum):
-    """Where a trainer is in its life. Only the last three are final."""
+    """Stage of a trainer's life. Only the last three are final."""
 
     WAITING = "waiting"  # submitted; has no nodes
     STARTING = "starting"  # has nodes, but none of its workers is a member yet
@@ -232,7 +232,7 @@ class TrainerStatus(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether the trainer has ended."""
+        """True if the trainer has ended."""
         return self in (TrainerStatus.COMPLETED, TrainerStatus.CANCELLED, TrainerStatus.FAILED)
 
 
@@ -250,7 +250,7 @@ class Trainer:
         failures: Failures of its program in a row, without progress between.
         failed_at: When its program failed within the last hour, progress or not, ascending.
         failed_in: The generation of the last failure: workers started before it belong to the same incident.
-        progress: The most samples at any failure. A failure after more samples starts the count anew.
+        progress: The most samples at any failure. A failure after more samples restarts the count.
         changed_at: When its members last changed.
         fruitless: Memberships in a row that did not last for the spec's `checkpoint_interval_s`.
         steady_until: Until when it does not grow, as it has just given nodes to another user's trainers.
@@ -295,7 +295,7 @@ class Trainer:
 
     @property
     def yields(self) -> bool:
-        """Whether others get nodes first: it does not run, and kept its last nodes in vain."""
+        """True if others get nodes first: it does not run, and kept its last nodes in vain."""
         return self.late and not self.members
 
     @property

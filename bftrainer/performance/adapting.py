@@ -23,15 +23,15 @@ from bftrainer.performance.goodput_fit import IterationTime, fit
 from bftrainer.performance.goodput_times import MeasuredSystem, OwnPaces, measured
 
 MISFIT = math.log(2)
-"""By such a factor times may be off from their model, by the root mean square of its logarithm. Beyond it
+"""Factor by which times may be off from their model, by the root mean square of its logarithm. Beyond it
 they are of different models, say, and nothing follows from them."""
 
 OWN_MISFIT = math.log(1.3)
-"""By such a factor a trainer's own times may be off from the model of all of its program. Beyond it others
+"""Factor by which a trainer's own times may be off from the model of all of its program. Beyond it others
 run another version of it, say with another model, and their times say nothing of this one's."""
 
 AT_ONCE = 32
-"""So many trainers of a program are looked at together: their tables are in a processor's cache."""
+"""Trainers of a program to look at together: their tables are in a processor's cache."""
 
 Times = tuple[tuple[int, int, int, float], ...]
 """Times of steps: nodes, workers, the batch of a worker, and the seconds of each of its passes."""
@@ -85,7 +85,7 @@ def version_of(every: Times, own: Times) -> VersionTimes:
 
 
 def _tell_of(every: Times, own: Times) -> bool:
-    """Whether the model of all times, at a trainer's own speed, is near its own times."""
+    """True if the model of all times, at a trainer's own speed, is near its own times."""
     system = system_of(every)
     if system is None:
         return False

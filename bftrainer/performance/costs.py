@@ -9,7 +9,7 @@ from bftrainer.model.trainer import Cost, Observations, Observed, RescaleCosts
 
 
 def costs(seen: Observations, given: RescaleCosts | None, assumed: RescaleCosts) -> RescaleCosts:
-    """What rescaling is estimated to cost: medians of what was measured (s).
+    """Estimated costs of rescaling: medians of measurements (s).
 
     Costs that the spec gives count as one more measurement, assumed ones only where there is none.
     """

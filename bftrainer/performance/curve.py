@@ -22,8 +22,8 @@ Floats = npt.NDArray[np.float64]
 
 
 SHORT, LONG = 2**10, 2**14
-"""Of tables that many are kept have so many nodes at most: users may ask for a million nodes, on any machine.
-Fewer of longer ones are kept, for large machines, and none of the longest."""
+"""Most nodes in tables of which many are kept: users may ask for a million nodes, on any machine. Fewer
+longer tables are kept, for large machines, and none of the longest."""
 
 
 class CurveError(BftrainerError, ValueError):

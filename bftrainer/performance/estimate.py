@@ -29,15 +29,15 @@ from bftrainer.performance import adapting, costs, curve, fit, observe
 from bftrainer.performance.fit import Estimate, Levels
 
 Estimates = Mapping[str | None, Estimate]
-"""What is estimated of one trainer by node class; None are all classes without a curve of their own."""
+"""Estimates of one trainer by node class; None: all classes without a curve of their own."""
 SharedObservations = Mapping[tuple[str, ...], Observations]
-"""What was observed of all trainers of a program together: of one user's, see `TrainerSpec.program`."""
+"""Observations of all trainers of a program together, by user, see `TrainerSpec.program`."""
 
 NOTHING = Observations()
 MOST_PROGRAMS = 256
-"""So many programs of each user are remembered."""
+"""Programs of each user to remember."""
 MOST_HALVINGS = 32
-"""So often halved, any number of nodes is none."""
+"""Halvings after which any number of nodes is 0."""
 GAIN = 1.25
 """If a doubling of nodes speeds a trainer up by less than this factor, larger sizes are not profiled."""
 
@@ -92,7 +92,7 @@ def _room_for(key: tuple[str, ...], programs: SharedObservations) -> SharedObser
 
 
 def observations_by_program(trainers: Iterable[Trainer]) -> SharedObservations:
-    """What these trainers' own observations say of their programs together."""
+    """These trainers' own observations, joined by program."""
     programs: dict[tuple[str, ...], Observations] = {}
     for t in trainers:
         key = t.spec.program
@@ -150,7 +150,7 @@ def competing(
 
 
 def _unknown(t: Trainer, programs: SharedObservations) -> bool:
-    """Whether neither a trainer's spec nor its program says how fast it is."""
+    """True if neither a trainer's spec nor its program says how fast it is."""
     if t.spec.curve or t.spec.scalability is Scalability.GIVEN:
         return False
     return not observe.sizes(programs.get(t.spec.program, NOTHING))
@@ -205,7 +205,7 @@ def estimates(t: Trainer, programs: SharedObservations, typical: float, *, goodp
 
 
 class _Seen:
-    """What was observed of a program, as estimates of all its trainers need it."""
+    """Observations of a program, as estimates of all its trainers need them."""
 
     def __init__(self, seen: Observations) -> None:
         self.levels = cache(lambda name: fit.levels(observe.sizes(seen, name)))
@@ -262,7 +262,7 @@ def known_speeds(t: Trainer, programs: SharedObservations) -> tuple[Points, int]
 def limits(
     t: Trainer, estimates: Estimates, programs: SharedObservations, profile_sizes: int, now: float
 ) -> tuple[int, int]:
-    """How few and how many nodes a trainer may be given at the time `now`.
+    """The fewest and the most nodes that a trainer may be given at the time `now`.
 
     It may get no more than the estimates allow, but keeps what it has. While its program is profiled on
     `profile_sizes` sizes, it goes from one size to the next, and stays on each until it is measured.
@@ -280,7 +280,7 @@ def _put_off(t: Trainer, most: int, now: float) -> int:
     """The most nodes of a trainer that a restart takes back to a checkpoint of its script's own.
 
     After a change it does not grow until there has been time for a checkpoint. If its memberships, one after
-    the other, ended before, it begins anew with fewer nodes: fewer nodes leave less often.
+    the other, ended before, it restarts with fewer nodes: fewer nodes leave less often.
     """
     if not t.spec.checkpoint_interval_s:
         return most
@@ -294,9 +294,9 @@ def _put_off(t: Trainer, most: int, now: float) -> int:
 
 
 def costs_of(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tuple[RescaleCosts, ...]:
-    """What rescaling each trainer is estimated to cost, in order; what is typical where nothing is known.
+    """Estimated costs of rescaling each trainer, in order; typical ones where nothing is known.
 
-    Where a restart takes a trainer back to a checkpoint of its script's own, it costs what is done anew, too:
+    Where a restart takes a trainer back to a checkpoint of its script's own, it costs the repeated work, too:
     all of the spec's `checkpoint_interval_s`, as the nodes have to stay that long for the next one.
     """
     return tuple(
@@ -315,7 +315,7 @@ def _repeating(repeated_s: float, own: RescaleCosts) -> RescaleCosts:
 
 
 def _pauses_of(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tuple[RescaleCosts, ...]:
-    """What rescaling each trainer costs without what is done anew."""
+    """Costs of rescaling each trainer without repeated work."""
     if all(t.spec.costs is not None and t.spec.scalability is Scalability.GIVEN for t in trainers):
         return tuple(t.spec.costs or ASSUMED_COSTS for t in trainers)
     by_user: dict[str, list[Observations]] = {}

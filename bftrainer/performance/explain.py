@@ -15,7 +15,7 @@ from bftrainer.performance.observe import Sizes
 
 
 class EstimateSource(StrEnum):
-    """Where an estimate comes from."""
+    """Source of an estimate."""
 
     OBSERVED = "observed"  # windows on this size
     PREDICTED = "predicted"  # windows on other sizes
@@ -25,8 +25,8 @@ class EstimateSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SizeEstimate:
-    """Samples/s on one size, from so many windows. `error` is one standard error, relative to the rate; None
-    if the trainer was never measured."""
+    """Samples/s on one size, from `windows` windows. `error` is one standard error, relative to the rate;
+    None if the trainer was never measured."""
 
     nodes: int
     rate: float

@@ -32,13 +32,13 @@ from bftrainer.performance.curve import Floats
 from bftrainer.performance.observe import Sizes, error
 
 MODEL_ERROR = 0.03
-"""How well the model can describe a size at best, relative to its speed."""
+"""Least error of the model at a size, relative to its speed."""
 SLOPE = 0.2
-"""How far from linear a trainer without a curve may be expected to be: c1 over c0, standard deviation."""
+"""Expected deviation from linear of a trainer without a curve: c1 over c0, standard deviation."""
 BEND = 0.1
-"""How far a given curve is expected to be off at its last point, beside its first: standard deviation."""
+"""Expected error of a given curve at its last point, beside its first: standard deviation."""
 HUBER = 1.5
-"""Sizes that are further from the model than so many standard errors count less."""
+"""Standard errors from the model beyond which a size counts less."""
 DIFFERENCE = 0.1
 """An estimate that differs by this share anywhere is worth a new plan."""
 ROUNDS = 5
@@ -93,7 +93,7 @@ def prior_rates(prior: Points, n: Floats) -> Floats:
 
 
 Levels = tuple[tuple[int, float, float], ...]
-"""What was seen of each size: (nodes, samples/s, relative standard error)."""
+"""Observations by size: (nodes, samples/s, relative standard error)."""
 
 
 def levels(seen: Sizes) -> Levels:
@@ -188,7 +188,7 @@ def _grid(bound: int, also: Iterable[int]) -> list[int]:
 
 
 def differs_enough(old: Estimate, new: Estimate, *, in_goodput: bool = False) -> bool:
-    """Whether a plan that was made by `old` should be made anew, by speed or, if that decides, goodput too.
+    """True if a plan made by `old` should be recomputed, by speed or, if that decides, goodput too.
 
     So it is if the plan may ask for more nodes, or if the speed on any size has changed by `DIFFERENCE`.
     Smaller changes are not worth what rescaling costs.

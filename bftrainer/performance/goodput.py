@@ -22,11 +22,11 @@ Numbers = npt.ArrayLike
 CANDIDATES = 50
 """Global batches that are compared for a number of workers, in geometric steps."""
 FULL = (1, 2, 3, 4)
-"""Batches that fill the memory so often are compared, too: goodput drops where one more step is needed."""
+"""Numbers of full passes whose batches are compared, too: goodput drops where one more step is needed."""
 ROUNDING = 1e-8
-"""What a batch may lie above a whole number by the error of a division alone."""
+"""Excess of a batch over a whole number that the error of a division explains."""
 AS_GOOD_AS_INFINITE = 1e300
-"""With such a noise scale each batch is as efficient as any, as with an infinite one."""
+"""Noise scale at which all batches are equally efficient, as with an infinite one."""
 MOST_GAMMA = 10.0
 """Gamma's upper bound: with 10, the longer of two times counts within 8 %."""
 
@@ -88,7 +88,7 @@ class SystemModel:
 
 
 class IterationTimes(Protocol):
-    """What says how long an iteration takes: a fitted model, or one that follows measurements."""
+    """Predicts the time of an iteration: a fitted model, or one that follows measurements."""
 
     def iteration_time(
         self, nodes: Numbers, workers: Numbers, batch: Numbers, accumulation: Numbers = 0
@@ -162,8 +162,8 @@ def gain(phi: float, initial: int, batch: Numbers) -> Floats:
 class BatchOptions:
     """Batches to choose from for numbers of workers, as arrays of shape (candidates, *workers).
 
-    `batch` of a worker (m), its `accumulation` (s), the `total` M, and `speed` in samples/s, 0 where so many
-    workers cannot have it.
+    `batch` of a worker (m), its `accumulation` (s), the `total` M, and `speed` in samples/s, 0 where this
+    number of workers cannot have it.
     """
 
     batch: npt.NDArray[np.int64]
@@ -176,7 +176,7 @@ class BatchOptions:
 class BatchChoice:
     """The best batches for numbers of workers (equation 13), as arrays of one shape.
 
-    `goodput` in samples of m0 per second, 0 where so many workers cannot be used; `batch` of a worker (m),
+    `goodput` in samples of m0 per second, 0 where the workers cannot be used; `batch` of a worker (m),
     and its `accumulation` (s).
     """
 
@@ -223,7 +223,7 @@ class GoodputModel:
         return np.asarray(speed * efficiency(self.phi, self.limits.initial, total))
 
     def best(self, nodes: Numbers, workers: Numbers) -> BatchChoice:
-        """The batches of highest goodput on so many workers of so many nodes, of those of `batches`.
+        """The batches of highest goodput on `workers` workers of `nodes` nodes, of those of `batches`.
 
         Raises:
             GoodputError: no worker, no node, or more nodes than workers.
@@ -268,7 +268,7 @@ class GoodputModel:
 def _options(
     model: GoodputModel, nodes: tuple[int, ...], workers: tuple[int, ...], shape: tuple[int, ...]
 ) -> BatchOptions:
-    """The `batches` of so many workers.
+    """The `batches` of `workers` workers.
 
     The noise changes with each epoch; all this stays, for every trainer of a program.
     """

@@ -18,12 +18,12 @@ from bftrainer.performance.curve import Floats
 from bftrainer.performance.goodput import MOST_GAMMA, GoodputError, SystemModel
 
 TINY_S = 1e-9
-"""What a time is at least taken to be in the fit, in s; a logarithm needs more than 0."""
+"""Least time in the fit, in s; a logarithm needs more than 0."""
 START_GAMMA = 1.5
 LEAST = 1e-6
 """The least of the gradients' parameters, relative to where the search starts: a gradient takes time."""
 START_SLOPE = 0.1
-"""Where the search starts: what a further worker adds, relative to the time of two."""
+"""Start of the search: time that a further worker adds, relative to the time of two."""
 OVERLAP_WEIGHT = 1e-5
 """Pulls gamma to 1 where times tell nothing of the overlap, as the paper's final version."""
 SLOPE_WEIGHT = 1e-6
@@ -31,7 +31,7 @@ SLOPE_WEIGHT = 1e-6
 ITERATIONS = 120
 """Iterations of L-BFGS-B at most: the error changes in its fourth digit by then."""
 POOR = 1e-3
-"""A search that ends with a larger mean squared error goes on anew from there: one step that gains next to
+"""Mean squared error above which a search that ended is restarted from there: one step that gains next to
 nothing ends it, and may be on the way."""
 
 

@@ -20,7 +20,7 @@ from bftrainer.performance.goodput import SystemModel
 from bftrainer.performance.goodput_fit import IterationTime
 
 REACH = (1.0, 1.0, 2.0)
-"""By so many doublings of nodes, of workers or of a worker's batch, a measurement's say falls to 1/e."""
+"""Doublings of nodes, of workers and of a worker's batch at which a measurement's weight falls to 1/e."""
 NOISE = 1e-3
 """The variance of measured times, relative to that of what the model is off by: they are nearly exact."""
 Numbers = npt.ArrayLike
@@ -44,7 +44,7 @@ class MeasuredSystem:
     def iteration_time(
         self, nodes: Numbers, workers: Numbers, batch: Numbers, accumulation: Numbers = 0
     ) -> Floats:
-        """T_iter (s) with so many accumulation steps, each of T_grad."""
+        """T_iter (s) with this number of accumulation steps, each of T_grad."""
         off = np.exp(_alike(_places(nodes, workers, batch), self.at) @ self.weights)
         whole = self.fitted.iteration_time(nodes, workers, batch) * off[..., 0]
         gradient = self.fitted.gradient_time(batch) * off[..., 1]
@@ -64,9 +64,9 @@ def measured(fitted: SystemModel, observed: Sequence[IterationTime]) -> Measured
 
 @dataclass(frozen=True, eq=False)
 class OwnPaces:
-    """How much longer than those of its program each of T trainers' iterations take: `factors`, shape (T,),
-    and what its own measurements say beside, `at` and `weights` as in `MeasuredSystem`, each of shape
-    (most measured, T); those that a trainer does not have weigh 0."""
+    """Factors by which each of T trainers' iterations take longer than its program's: `factors`, shape (T,),
+    and its own measurements beside, `at` and `weights` as in `MeasuredSystem`, each of shape (most measured,
+    T); those that a trainer does not have weigh 0."""
 
     factors: Floats
     at: Places
@@ -74,7 +74,7 @@ class OwnPaces:
 
     @classmethod
     def of(cls, program: MeasuredSystem, owns: Sequence[Sequence[tuple[int, int, int, float]]]) -> OwnPaces:
-        """From nodes, workers, batch of a worker and T_iter (s) of each measurement of each trainer."""
+        """Build from nodes, workers, batch of a worker and T_iter (s) of each trainer's measurements."""
         counts = [len(own) for own in owns]
         *sizes, seconds = np.array([time for own in owns for time in own], float).reshape(-1, 4).T
         off = np.log(seconds / program.iteration_time(*sizes))
@@ -122,8 +122,8 @@ def _places(nodes: Numbers, workers: Numbers, batch: Numbers) -> Places:
 
 
 def _alike(places: Places, others: Places) -> Floats:
-    """From 0, far apart, to 1, shape (*places, others): e^-|x - y| of each dimension, without a logarithm or
-    an exponential of each pair."""
+    """Similarity from 0, far apart, to 1, shape (*places, others): e^-|x - y| of each dimension, without a
+    logarithm or an exponential of each pair."""
     found: Floats = np.ones(1)
     for one, other in zip(places, others, strict=True):
         found = found * np.minimum(np.multiply.outer(one, 1 / other), np.multiply.outer(1 / one, other))

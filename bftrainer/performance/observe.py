@@ -9,7 +9,7 @@ from statistics import median
 from bftrainer.model.trainer import AdaptingBatch, Cost, Observations, Observed
 
 KEPT = 15
-"""How many of the latest measurements of a quantity are kept."""
+"""Number of latest measurements of a quantity to keep."""
 SPREAD = 0.1
 """The relative spread of windows that is assumed before enough of them are known."""
 SLOWEST, FASTEST = 1e-6, 1e12
@@ -21,7 +21,7 @@ LONGEST_S = 86_400.0
 """A rescale costs no more."""
 
 Sizes = tuple[tuple[int, Observed], ...]
-"""What was seen of one trainer on one class of nodes: (nodes, windows), nodes ascending."""
+"""Observations of one trainer on one class of nodes: (nodes, windows), nodes ascending."""
 
 
 Kind = tuple[str | None, int, int, int, int]

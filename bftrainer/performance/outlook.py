@@ -1,4 +1,4 @@
-"""When a trainer will probably have done its work, as far as its speed and its past tell. Pure."""
+"""Predicts when a trainer will have done its work, from its speed and its past. Pure."""
 
 from __future__ import annotations
 

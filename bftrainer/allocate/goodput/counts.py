@@ -23,7 +23,7 @@ from bftrainer.allocate.goodput.weights import by_rank, by_service
 from bftrainer.performance.curve import Floats
 
 POWER = 0.5
-"""Of speed-ups by rank: the lower, the more even are shares."""
+"""Power of speed-ups by rank: the lower, the more even are shares."""
 SERVED_GPU_S = 4 * 3600.0
 """GPU time above which a trainer counts less in Pollux's weighted mean (equation 16)."""
 NO_SPEED = 1e-3
@@ -31,7 +31,7 @@ NO_SPEED = 1e-3
 
 
 class GoodputAim(StrEnum):
-    """What is maximised: speed-ups by rank, or one of Pollux's means of them."""
+    """The objective to maximise: speed-ups by rank, or one of Pollux's means of them."""
 
     RANKED = "ranked"
     WEIGHTED = "weighted"
@@ -39,7 +39,7 @@ class GoodputAim(StrEnum):
 
 
 class ChangeCost(StrEnum):
-    """What a trainer's speed-up loses where its workers change."""
+    """Loss of a trainer's speed-up where its workers change."""
 
     TIME = "time"  # the part of the time to come in which it restarts
     PENALTY = "penalty"  # a constant: RESTART_PENALTY of Pollux's first version
@@ -55,7 +55,7 @@ class GoodputCandidate:
     """A trainer for which workers are chosen.
 
     Attributes:
-        speedups: s(0..n_max), shape (n_max + 1,), 0 where it cannot use so many.
+        speedups: s(0..n_max), shape (n_max + 1,), 0 where it cannot use n workers.
         held: Its workers now.
         work: What it is ranked by: the time (s) that the rest takes on one GPU, or the service it has had.
         lasts_s: How long it is expected to train on: as long as it has been there.
@@ -120,7 +120,7 @@ def choose_counts(
 
 
 def values(candidate: GoodputCandidate, objective: GoodputObjective) -> Floats:
-    """What a candidate's speed-ups count with 0..n_max workers, without its weight."""
+    """Values of a candidate's speed-ups with 0..n_max workers, without its weight."""
     speeds = _after_change(candidate, objective)
     if candidate.held < len(speeds):
         speeds[candidate.held] = candidate.speedups[candidate.held]
@@ -130,7 +130,7 @@ def values(candidate: GoodputCandidate, objective: GoodputObjective) -> Floats:
 
 
 def _after_change(candidate: GoodputCandidate, objective: GoodputObjective) -> Floats:
-    """What a candidate's speed-ups come to where each is a change."""
+    """A candidate's speed-ups where each is a change."""
     age, restart = candidate.lasts_s, objective.restart_s
     if objective.cost is ChangeCost.PENALTY:
         return np.maximum(candidate.speedups - PENALTY, 0.0)

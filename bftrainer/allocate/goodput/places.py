@@ -68,7 +68,7 @@ def _cheapest_to_empty(stay: Mapping[str, Nodes], free: list[int], gpus: int) ->
 
 
 def _closest(count: int, free: list[int], before: Nodes, gpus: int) -> Nodes:
-    """Nodes for so many workers: whole ones first, then the one that the rest fills most closely."""
+    """Nodes for `count` workers: whole ones first, then the one that the rest fills most closely."""
     left = list(free)
     chosen: list[int] = []
     while len(chosen) < count:

@@ -21,7 +21,7 @@ from bftrainer.performance.goodput import GoodputError
 
 @dataclass(frozen=True, slots=True)
 class UtilityBounds:
-    """The utility to keep, from `low` to `high`, with at least and at most so many nodes, as `allowed`.
+    """The utility to keep, from `low` to `high`, with `least` to `most` nodes, as `allowed`.
 
     Raises:
         GoodputError: bounds that contradict each other, or that no utility can have.
@@ -58,7 +58,7 @@ class UtilityBounds:
         return (self.low + self.high) / 2
 
     def has(self, utility: float) -> bool:
-        """Whether a utility is within the bounds."""
+        """True if a utility is within the bounds."""
         return bool(self.low <= utility <= self.high)
 
     def size(self, utilities: Sequence[float] | Floats, held: int = 0) -> int:
@@ -101,7 +101,7 @@ class TrainingOnNodes:
 
     @property
     def efficiency(self) -> float:
-        """What a sample is worth, relative to one in a batch of m0."""
+        """Worth of a sample, relative to one in a batch of m0."""
         return self.useful / self.samples
 
 
@@ -126,7 +126,7 @@ class TrainingPhases:
         return np.asarray(self.alone_s / self.seconds / (nodes * self.gpus))
 
     def on(self, course: Sequence[int]) -> TrainingOnNodes:
-        """The training with so many nodes in each phase."""
+        """The training with `course[p]` nodes in phase p."""
         nodes, phases = np.asarray(course), np.arange(len(self.useful))
         seconds = self.seconds[nodes - 1, phases]
         node_s = float((seconds * nodes).sum())
@@ -144,7 +144,7 @@ class TrainingPhases:
         return self.on([nodes] * len(self.useful))
 
     def scaled(self, bounds: UtilityBounds) -> TrainingOnNodes:
-        """The training with its nodes chosen anew at each phase."""
+        """The training with its nodes chosen again at each phase."""
         course, held = [], 0
         for utilities in self.utilities.T:
             held = bounds.size(utilities, held)
@@ -153,7 +153,7 @@ class TrainingPhases:
 
 
 def phases_of_curve(points: Points, samples: float, most: int) -> TrainingPhases:
-    """A training of so many samples, each worth the same, on up to `most` nodes by a curve of speeds.
+    """A training of `samples` samples, each worth the same, on up to `most` nodes by a curve of speeds.
 
     Raises:
         GoodputError: no samples.

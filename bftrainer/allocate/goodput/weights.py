@@ -40,6 +40,6 @@ def service_level(served_s: float) -> int:
 
 
 def expected_work(served_s: float, left_s: float | None) -> float:
-    """The time (s) that the rest of a training takes on one node: as declared (`left_s`), or else as much as
-    it has had so far, as far as levels tell. Most trainings are short, and those that are not are long."""
+    """The time (s) that the rest of a training takes on one node: as declared (`left_s`), or else equal to
+    its past, as far as levels tell. Most trainings are short, and those that are not are long."""
     return LEVEL_S * (2.0 ** service_level(served_s) - 1) if left_s is None else left_s
