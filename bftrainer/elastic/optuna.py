@@ -4,7 +4,7 @@
 
 The script is as it was: `study.optimize(objective, ...)` calls the objective once. `trial.suggest_...` gives
 the parameters of the study file, `trial.report(value, step)` reports the figure `value` after `step` + 1
-samples, as the study counts them, and `trial.should_prune()` is true when the trial is to end here: at a
+samples, as the study counts them, and `trial.should_prune()` is true when the trial must end here: at a
 rung, or because its node is wanted. What the objective returns is the trial's last `value`.
 """
 
@@ -71,7 +71,7 @@ class Given(BaseSampler):
 
 
 class OneTrial:
-    """The one trial of this process: what it has shown, and whether it is to end."""
+    """The one trial of this process: its figures, and whether it must end."""
 
     def __init__(self, job: Job, params: Mapping[str, Any]) -> None:
         self._job, self._params = job, params

@@ -90,7 +90,7 @@ class Preconditioner:
         return found
 
     def _unbiased(self, key: str, group: dict[str, object], state: dict[str, object]) -> float:
-        """The root of one over what an average that begins at 0 has of its full size by now."""
+        """Factor 1 / sqrt(share of its full size that an average from 0 has reached)."""
         betas = group.get("betas")
         if key != "exp_avg_sq" or not isinstance(betas, tuple | list) or "step" not in state:
             return 1.0

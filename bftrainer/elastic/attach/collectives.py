@@ -10,7 +10,7 @@ from typing import Any
 from bftrainer.messages.ranks import ACCELERATE_COUNTS, LIGHTNING_COUNTS, OTHER_COUNT, OTHER_STEP, TOO_LONG
 
 MOST_BYTES = 64 << 20
-"""A rank takes no more from another at once: who answers may be a stranger that has joined first."""
+"""Bytes to take from another rank at once, at most: a stranger that joined first may answer."""
 
 GROUP = "torch.distributed"
 
@@ -34,7 +34,7 @@ def highest(values: Sequence[int]) -> list[int]:
 
 
 def exchanged(value: Any) -> list[Any]:
-    """The values of all ranks, by rank, as JSON has them. All ranks have to call it.
+    """The values of all ranks, by rank, as JSON has them. All ranks must call it.
 
     torch's own collectives of objects unpickle what another rank sends, and a pickle may run any command.
 
@@ -95,7 +95,7 @@ def apart(size: int, said: Mapping[str, int]) -> str:
 
 
 def check_same_start(step: int) -> None:
-    """Refuse to begin where ranks go on from the checkpoints of different steps. All ranks have to call it.
+    """Refuse to begin where ranks go on from the checkpoints of different steps. All ranks must call it.
 
     Raises:
         ValueError: they do.

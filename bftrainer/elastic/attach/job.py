@@ -173,13 +173,13 @@ class Job(Ranks):
         """Have rank 0 write a checkpoint that `load` gives back; on other ranks nothing happens.
 
         A process that is killed while it writes leaves the checkpoint before. The newest two are kept. Where
-        all are to stop, this reports the position from which the next run will go on, as `saved` does.
+        all must stop, this reports the position from which the next run will go on, as `saved` does.
 
         Args:
             state: tensors, numbers, texts, and lists and dictionaries of these, such as `state_dict()` gives.
             step: steps taken.
             samples: those taken, counted over all nodes.
-            epoch: the number of the present epoch; as `progress` has told by default.
+            epoch: the number of the present epoch; by default from `progress`.
 
         Returns:
             Whether it is written. If not, for example on a full disk, standard error says why.
@@ -309,7 +309,7 @@ class Job(Ranks):
             self._channel.send("metrics", **self._last)
 
     def done(self, *, step: int, samples: int, epoch: int | None = None, **metrics: float) -> None:
-        """Report that the work is done and saved; the script has to end soon after. To be called on all
+        """Report that the work is done and saved; the script must end soon after. Must be called on all
         ranks: where one fails after that, the trainer has failed. Without an `epoch`, it is the last one that
         `progress` has told."""
         self._say("finished", step=step, samples=samples, epoch=epoch, metrics=metrics)
@@ -319,7 +319,7 @@ class Job(Ranks):
         self._say("left", step=step, samples=samples, epoch=epoch, metrics=metrics)
 
     def _say_last(self) -> None:
-        """Report the last step of a process that ends, unless it has said what it has saved: how far it came
+        """Report the last step of a process that ends, unless it has reported its save: how far it came
         counts where it fails."""
         _checks("look")
         last = {**self._last, "warned": warnings.last()}

@@ -104,7 +104,7 @@ class LoopVariables:
         return self.changed() if self._steps in AFTER else ""
 
     def changed(self) -> str:
-        """The warning of variables that have changed and were not told; else empty."""
+        """The warning of variables that have changed, without those reported before; else empty."""
         now = dict(self._found())
         names = [
             name

@@ -211,7 +211,7 @@ class Replicas:
         self._tell()
 
     def end(self) -> None:
-        """Watch no more, and take back what was told."""
+        """Stop watching, and withdraw the warnings."""
         self.is_over = True
         for what in tuple(self._told):
             self._warn(what, "")
@@ -292,7 +292,7 @@ def data(before: Mapping[str, str]) -> dict[str, str]:
 
 
 def end() -> None:
-    """Watch no more: the ranks are compared by other means, or may differ."""
+    """Stop watching: the ranks are compared by other means, or may differ."""
     if _watched is not None:
         _watched.end()
 

@@ -86,7 +86,7 @@ class Apart:
 def judged(mine: Trace, theirs: Trace, *, at_end: bool = False) -> Apart | bool | None:
     """Verdict on another rank's trace: how it is apart; True if it was the same; None if unknown.
 
-    The last window that tells something counts. `at_end`: there will be no more steps.
+    The last window that tells something counts. `at_end`: no steps follow.
     """
     found: Apart | bool | None = None
     if mine.layout == theirs.layout:

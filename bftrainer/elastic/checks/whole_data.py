@@ -26,7 +26,7 @@ from bftrainer.messages.ranks import EPOCH_FILLED_UP, EPOCH_NOT_EVEN, SKIPS_TOO_
 FINGERPRINT = "_fingerprint"
 """Attribute of Hugging Face's data sets that identifies their content."""
 SHARED = "shared "
-"""So the mark of a data set begins of which each rank reads its share."""
+"""Prefix of a data set's fingerprint where each rank reads its share."""
 
 
 class WholeData:

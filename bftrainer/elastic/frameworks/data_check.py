@@ -15,7 +15,7 @@ from bftrainer.messages.ranks import DATA_CHANGED, RANKS_DATA
 
 def warn_of_other_data(data: Any, before: Mapping[str, str]) -> dict[str, str]:
     """Tell where the training's data set is not that of all ranks, or not that of the checkpoint. All ranks
-    have to call it.
+    must call it.
 
     Args:
         data: the data set; of a stream nothing is known.

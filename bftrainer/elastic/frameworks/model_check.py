@@ -61,7 +61,7 @@ class Restored:
 
     Args:
         state: tensors by the names of the model's parameters; other values are left out.
-        changed: what is said of a weight that the framework's own functions have changed since.
+        changed: message on a weight that the framework's own functions have changed since.
     """
 
     def __init__(self, state: Mapping[str, Any], changed: Diagnostic) -> None:

@@ -53,7 +53,7 @@ class OpenWindows:
             self._node = _next_node()
 
     def are_open(self) -> bool:
-        """True if a change of nodes must wait for a further batch. After `MOST` of them it waits no more, and
+        """True if a change of nodes must wait for a further batch. After `MOST` of them it stops waiting, and
         tells so."""
         waiting = [each for each in self._optimizers if self._waits(each)]
         is_open = bool(waiting) or (not self._has_begun and _next_node() > self._node + 1)

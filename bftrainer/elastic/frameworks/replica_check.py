@@ -32,7 +32,7 @@ class SameWeights:
     Statistics of normalisation layers are left out: they are each rank's own.
 
     Args:
-        apart: what is said of weights that differ, with how this framework averages gradients.
+        apart: message on weights that differ, with how this framework averages gradients.
     """
 
     def __init__(self, apart: Diagnostic) -> None:

@@ -39,7 +39,7 @@ PATIENCE_S = 1.0
 OWN_DESCRIPTORS = 64
 """Descriptors of the driver besides connections of workers."""
 MOST_IN_A_NAME = 300
-"""Characters of a host's name. What the daemon is told stands in lines that it bounds."""
+"""Characters of a host's name. The daemon bounds the lines of its messages."""
 STRANGER_S = 10.0
 """Seconds for which a worker may ask before the daemon has named it."""
 TELL_AGAIN_S = 2.0

@@ -70,7 +70,7 @@ class Samples:
 
     @property
     def at_once(self) -> int | None:
-        """The most that a node computes at once, as far as it is said beside the data."""
+        """The most that a node computes at once, as far as it is given beside the data."""
         if (
             self.batch_size is None
             and isinstance(self.policy, Adaptive)

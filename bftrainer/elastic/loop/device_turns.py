@@ -30,7 +30,7 @@ class TakesTurns(StepObserver):
 
     Args:
         address: the name of the agent's socket.
-        about: what it is told first: the trainer's number, and the device.
+        about: its first message: the trainer's number, and the device.
         device: where the model is.
     """
 

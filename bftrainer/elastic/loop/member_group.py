@@ -34,7 +34,7 @@ class MemberGroup(SingleProcess):
     """The members of one generation after the other, as the daemon publishes them.
 
     Args:
-        orders: what the agent told this worker at its start.
+        orders: the agent's message to this worker at its start.
         state, joined: as of `SingleProcess`.
         streams: whether newcomers can receive the state while the members train on.
         device: where the model is.
@@ -127,7 +127,7 @@ class MemberGroup(SingleProcess):
         """See `SingleProcess.taken`: report, save, and switch if all offered the same newer generation.
 
         Raises:
-            Leave: this process is to leave.
+            Leave: this process must leave.
             TrainerFails: the members have gone apart.
         """
         self._step_done_at = time.monotonic()
@@ -158,7 +158,7 @@ class MemberGroup(SingleProcess):
         """Report ready and wait until this process is a member.
 
         Raises:
-            Leave: it is to leave instead.
+            Leave: it must leave instead.
         """
         startup_times.reached("ready")
         self._membership.channel.start()
@@ -170,7 +170,7 @@ class MemberGroup(SingleProcess):
         """Leave the broken group and wait for the next one, as often as that breaks, too.
 
         Raises:
-            Leave: this process is to leave.
+            Leave: this process must leave.
         """
         self._flag, self._is_broken = None, True
         self.let_go()

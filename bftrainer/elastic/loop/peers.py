@@ -15,7 +15,7 @@ from bftrainer.elastic.state.training_state import TrainingState
 
 
 class FailureTold:
-    """Within it, what has the trainer fail is told by `give_up`: another start would be as wrong."""
+    """Within it, `give_up` reports what makes the trainer fail: another start would be as wrong."""
 
     def __init__(self, give_up: Callable[[str], None]) -> None:
         self._give_up = give_up
@@ -76,7 +76,7 @@ class SingleProcess:
         """Wait until this process is a member.
 
         Raises:
-            Leave: it is to leave instead.
+            Leave: it must leave instead.
         """
         default_group.install(self.group)
         self._joined()
@@ -90,12 +90,12 @@ class SingleProcess:
         """Begin a step. False: a member was lost, and the step must be shared out again.
 
         Raises:
-            Leave: this process is to leave.
+            Leave: this process must leave.
         """
         return True
 
     def agree(self) -> None:
-        """Begin to exchange what all have to agree on, once a step: with the gradients, or before the update.
+        """Begin to exchange the values to agree on, once a step: with the gradients, or before the update.
         `taken` needs the result; so it costs next to nothing, and is as recent as it can be."""
 
     def settle(self) -> None:
@@ -109,7 +109,7 @@ class SingleProcess:
         """Leave the broken group and wait for the next one.
 
         Raises:
-            Leave: this process is to leave.
+            Leave: this process must leave.
             GroupBroken: there will be no next group.
         """
         raise error
@@ -118,7 +118,7 @@ class SingleProcess:
         """This rank has taken the step after `before`. May change the group.
 
         Raises:
-            Leave: this process is to leave.
+            Leave: this process must leave.
         """
 
     def busy(self, seconds: float) -> None:
@@ -138,7 +138,7 @@ class SingleProcess:
         """Agree with all members that the work is done. False: a member was lost meanwhile, go on.
 
         Raises:
-            Leave: this process is to leave.
+            Leave: this process must leave.
         """
         return True
 

@@ -53,7 +53,7 @@ class Run(Identity, RunEvaluation):
             it options, such as {"bucket_cap_mb": 50}. Call `run.model` then in the forward pass.
         average: False if the script averages gradients by itself, see `together`.
         collate: makes a batch from a list of samples, as for a DataLoader.
-        parts: anything else that has to survive, by name: objects with `state_dict` and `load_state_dict`,
+        parts: anything else that must survive, by name: objects with `state_dict` and `load_state_dict`,
             such as an average of the weights. Newcomers get a member's, and checkpoints have rank 0's.
         compare_every: steps between comparisons of the nodes' states; the trainer stops where these
             differ; 0: never.
@@ -158,7 +158,7 @@ class Run(Identity, RunEvaluation):
         do what takes time before. (Large weights reach a newcomer in the course of the loop's first steps.)
 
         Raises:
-            SystemExit: this process is to leave. Its code is 0.
+            SystemExit: this process must leave. Its code is 0.
         """
         self._loop.start(self)
         return self._parts.state.position
@@ -167,7 +167,7 @@ class Run(Identity, RunEvaluation):
         """Yield this node's batches until the work is done, or the script breaks out of the loop.
 
         Raises:
-            SystemExit: this process is to leave. Its code is 0.
+            SystemExit: this process must leave. Its code is 0.
             RuntimeError: the script did not call `step` once for each batch, or restarts a loop that is over.
         """
         return self._loop.turns(self)
@@ -192,7 +192,7 @@ class Run(Identity, RunEvaluation):
         **more: float,
     ) -> bool:
         """Average the gradients over all nodes and step the optimiser; to be called once per batch. With
-        several optimisers, `which` is the name of one; call it once for each that is to be stepped.
+        several optimisers, `which` is the name of one; call it once for each to be stepped.
 
         Returns whether the step was taken: False after a micro-batch that others follow, and where a
         node was lost during the step. Nothing was changed then, and the loop yields the same samples

@@ -47,7 +47,7 @@ def _add_gpus(group: Group) -> None:
 
 
 def remove() -> None:
-    """Remove the default group, if it is ours: it would keep connections open.
+    """Remove the default group, if it is the library's: it would keep connections open.
 
     Its backends are left alone. To destroy the default group would wait for the members' operations in NCCL,
     and for its threads; the group itself ends them in the background.

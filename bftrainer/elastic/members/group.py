@@ -157,7 +157,7 @@ class Group:
         return self._start(tensor, lambda backend: backend.broadcast([tensor], options))
 
     def send(self, tensor: torch.Tensor, rank: int, within_s: float | None = None) -> None:
-        """Send `tensor` to `rank`, which has to call `receive`; returns when the memory may be used again.
+        """Send `tensor` to `rank`, which must call `receive`; returns when the memory may be used again.
 
         Raises:
             GroupBroken: a member was lost, or it took longer than `within_s`.
@@ -198,7 +198,7 @@ class Group:
         self._in_background(self._drop)
 
     def retire(self) -> None:
-        """Close in the background: it takes 10 ms, and no member has to wait for it."""
+        """Close in the background: it takes 10 ms, and no member waits for it."""
         self._in_background(self.close)
 
     def _in_background(self, what: Callable[[], None]) -> None:
@@ -249,7 +249,7 @@ class Pending:
         """Wait until it is over. Returns at once if it is over already.
 
         Raises:
-            GroupBroken: a member was lost, or said nothing for too long.
+            GroupBroken: a member was lost, or was silent for too long.
         """
         work, self._work = self._work, None
         if work is not None and self._group is not None:

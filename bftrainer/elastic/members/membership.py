@@ -32,7 +32,7 @@ from bftrainer.elastic.process.channel import AGENT_GONE, Channel, Orders
 
 
 class Leave(Exception):  # noqa: N818  not an error: an order
-    """This worker is to leave: its trainer ends, or goes on without it."""
+    """This worker must leave: its trainer ends, or goes on without it."""
 
 
 def is_left_behind(members: tuple[str, ...], published: Published) -> bool:
@@ -61,7 +61,7 @@ class Membership:
         self._stopped = False
         self._busy_until: float | None = None
         self.on_written: Callable[[dict[str, Any]], None] = lambda message: None
-        """Is told by the channel's thread of snapshots that the agent is done with."""
+        """The channel's thread calls it for snapshots that the agent is done with."""
         self.channel = Channel(orders.fd, self._receive, closed=lambda: os._exit(AGENT_GONE))
 
     # for the training loop
@@ -106,7 +106,7 @@ class Membership:
         """Wait for a group of a generation after `generation`. For a worker without a working group.
 
         Raises:
-            Leave: this worker is to leave.
+            Leave: this worker must leave.
         """
         with self._changed:
             while True:
@@ -133,7 +133,7 @@ class Membership:
     def busy(self, seconds: float) -> None:
         """Tell the others, through agents and daemon, that this member is busy for `seconds` at most.
 
-        0: not any more. Those that join meanwhile are told, too.
+        0: not any more. Those that join meanwhile learn it, too.
         """
         with self._changed:
             self._busy_until = time.monotonic() + seconds if seconds else None

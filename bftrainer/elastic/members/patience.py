@@ -1,4 +1,4 @@
-"""The time that a member waits for another: longer while one has said that it is busy."""
+"""The time that a member waits for another: longer while one reports that it is busy."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class TrialWatch:
             self._forget()
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         for hook in self._hooks:
             hook.remove()
         self._hooks, self._is_on, self._begun = [], False, None
@@ -135,7 +135,7 @@ class TrialWatch:
                 raise TrainerFails(SHARED_WEIGHTS.say(name=name))
 
     def _check_reentrant(self) -> None:
-        """Refuse modules whose forward pass was recorded by none but the backward pass."""
+        """Refuse modules whose forward pass only the backward pass recorded."""
         for model_name, model in self._models.items():
             for name, module in model.named_modules():
                 calls = self._calls.get(f"{model_name}.{name}".strip("."))

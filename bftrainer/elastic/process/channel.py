@@ -1,6 +1,6 @@
 """The worker's end of its connection to the agent: lines of JSON over an inherited socket.
 
-The agent puts all that a worker has to know into the variable BFTRAINER_WORKER. A script without it
+The agent puts all that a worker needs into the variable BFTRAINER_WORKER. A script without it
 was started by hand.
 """
 
@@ -49,7 +49,7 @@ class Orders:
     max_metrics: int = 100  # names of figures that the daemon keeps
     name: str = ""  # the trainer's
     folder: str = ""  # the trainer's own
-    socket: int = 0  # the inode of the connection, by which it is known again; 0: not told
+    socket: int = 0  # the inode of the connection, by which it is known again; 0: unknown
     local_rank: int = 0  # the number of this process among those of its node, and how many they are
     local_size: int = 1
     device: int = 0  # the number of its own device among those that it sees
@@ -86,7 +86,7 @@ class Orders:
 
     @property
     def every_ranks(self) -> Sequence[int]:
-        """All numbers of ranks that the spec allows, as far as the agent has said, if all run as many."""
+        """All numbers of ranks that the spec allows, as far as the agent has reported, if all run as many."""
         nodes = self.sizes or range(self.n_min or 1, (self.n_max or 1) + 1)
         return [n * self.local_size for n in nodes]
 

@@ -83,7 +83,7 @@ def become(task: Task) -> None:
 def wait_for_go(channel: int) -> None:
     """Report that this process is ready, and wait until its membership is published.
 
-    Ends the process if it is to leave instead (code 0), or its agent is gone (`AGENT_GONE`).
+    Ends the process if it must leave instead (code 0), or its agent is gone (`AGENT_GONE`).
     """
     os.write(channel, b'{"type": "ready"}\n')
     line = bytearray()

@@ -136,7 +136,7 @@ class Host:
             os._exit(1)
 
     def _heard(self, hosted: Hosted) -> None:
-        """A store's process has said its port, or has ended."""
+        """A store's process has reported its port, or has ended."""
         if self._hosted.get(hosted.trainer) is not hosted:
             return  # ended in the same turn, to make room for the next
         known = {"trainer": hosted.trainer, "run": hosted.run}

@@ -21,7 +21,7 @@ class Directions:
     processes that kill themselves after a step, each once. `kill_at_end`: rank 0 kills itself, once, when its
     script has ended after this many steps; 0: never. `noise`: "rounding" adds to gradients what another order
     of sums would; "seed" resets the random numbers when training begins. `least` and `most_s`: the first run
-    is cut after `least` steps if it has then trained for `most_s`; `cut`: this run ends after that many steps.
+    is cut after `least` steps if it has then trained for `most_s`; `cut`: this run ends after this step.
     `costs`: steps' costs are noted, and nothing else.
     """
 

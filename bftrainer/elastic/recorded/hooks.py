@@ -1,6 +1,6 @@
 """Hooks into PyTorch that record a script which knows nothing of it; put in place before the script runs.
 
-`install` is called by a `sitecustomize` that the conductor of the rehearsal puts on PYTHONPATH. So it has to
+`install` is called by a `sitecustomize` that the conductor of the rehearsal puts on PYTHONPATH. So it must
 be quick and must import nothing: PyTorch is hooked when the script imports it.
 """
 

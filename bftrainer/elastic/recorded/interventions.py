@@ -39,7 +39,7 @@ def die() -> None:
 
 
 def hold(told: Directions, folder: Path, step: int, rank: int) -> None:
-    """Wait after a step until the conductor releases this process, if it is to be held there."""
+    """Wait after a step until the conductor releases this process, if it must be held there."""
     release = release_of(folder, step)
     if step not in told.holds or release.exists():
         return

@@ -32,7 +32,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def harmless(method: Method) -> Method:
-    """Have the script go on whatever happens in a method of the recorder: it records no more then."""
+    """Have the script go on whatever happens in a method of the recorder: it stops recording then."""
 
     @wraps(method)
     def called(self: StepRecorder, *args: Any, **more: Any) -> Any:
@@ -87,7 +87,7 @@ class StepRecorder:
             torch.default_generator.seed()
 
     def give_up(self, why: str) -> None:
-        """Record no more, and say why."""
+        """Stop recording, and say why."""
         self.is_off = True
         if self._file is not None:
             self._write("error", why=why[-2000:])

@@ -29,7 +29,7 @@ KEEP = 2
 TRAINER = ".trainer.json"
 """Says whose a folder is now, and the highest generation that was there before it."""
 MOST_KB = 4
-"""It has no more: others may have put something else there, where they may write."""
+"""Size of its file, at most: others may have put something else there, where they may write."""
 _NAME = re.compile(r"g(\d+)-s(\d+)\.pt")
 
 
@@ -194,5 +194,5 @@ def _base_of(mark: Path, trainer: str) -> int | None:
     try:
         said = json.loads(read_text(mark, MOST_KB))
         return int(said["base"]) if said["trainer"] == trainer else None
-    except (FileNotFoundError, ValueError, KeyError, TypeError):  # none, or nothing that we have written
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # none, or not written by the library
         return None

@@ -56,8 +56,8 @@ class HandOver:
     def enter(self, group: Group, *, is_stopped: bool = False, waited_s: float = 0.0) -> Roll:
         """Find out which ranks have the latest state, and hand it to the others, or begin to.
 
-        `is_stopped` tells the others that the run is to end, `waited_s` for how long this rank has stood
-        still. Returns what all have told.
+        `is_stopped` tells the others that the run must end, `waited_s` for how long this rank has stood
+        still. Returns all ranks' reports.
 
         Raises:
             GroupBroken: a member was lost meanwhile.
@@ -148,4 +148,4 @@ class HandOver:
 
 
 class TornError(RuntimeError):
-    """This process can neither go on nor start over: a new process has to take its place."""
+    """This process can neither go on nor start over: a new process must take its place."""

@@ -67,7 +67,7 @@ def sample(leaves: Iterable[Leaf]) -> Sample:
 
 
 def leaves_of(parts: Mapping[str, Any]) -> Iterator[Leaf]:
-    """The entries of all parts that have to agree. Statistics of normalisation layers are a node's own, also
+    """The entries of all parts that must agree. Statistics of normalisation layers are a node's own, also
     where a script keeps a copy of a model's `state_dict()`."""
     known: dict[int, str] = {}
     copied: set[str] = set()

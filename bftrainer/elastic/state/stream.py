@@ -227,7 +227,7 @@ class Stream:
                 if self._group.failure is None:
                     with calling():
                         job()
-            except Exception as error:  # noqa: BLE001  whatever it is, all ranks have to learn of it
+            except Exception as error:  # noqa: BLE001  whatever it is, all ranks must learn of it
                 self._group.fail(repr(error))
             finally:
                 self._jobs.task_done()

@@ -193,7 +193,7 @@ def _sparse_again(mean: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 class Each:
     """The gradients of one optimiser after the other, in the order in which the script steps them. A rank
-    without samples has to run the script, too: nothing else knows that order.
+    without samples must run the script, too: nothing else knows that order.
 
     Where one loss has gradients for several optimisers, all are exchanged before the first of them steps. If
     a member is lost between two steps, its share of them could not be computed again: weights are others.

@@ -147,7 +147,7 @@ class Batches(ABC):
 
     @abstractmethod
     def fetch(self, epoch: int, part: MicroBatch) -> Any:
-        """The samples of a micro-batch, collated. Every micro-batch is to be fetched, in order."""
+        """The samples of a micro-batch, collated. Every micro-batch must be fetched, in order."""
 
 
 class IndexedBatches(Batches):

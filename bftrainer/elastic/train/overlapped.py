@@ -141,7 +141,7 @@ class Overlapped:
 
     @contextlib.contextmanager
     def _noted(self) -> Any:
-        """Keep the first failure of the group for `finish`: the backward pass has to come to its end
+        """Keep the first failure of the group for `finish`: the backward pass must come to its end
         first."""
         try:
             yield
@@ -150,7 +150,7 @@ class Overlapped:
 
 
 def _checked(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A script's options for DDP, if they are none that the run has to set otherwise.
+    """A script's options for DDP, if the run need not set them otherwise.
 
     Raises:
         ValueError, TypeError: one is, or DDP has none of this name.

@@ -1,6 +1,6 @@
 """Samples that come as a stream (IterableDataset): every node reads it, and takes its share of each step.
 
-The place in the stream belongs to the state, as that in a permutation does. All nodes have to see the same
+The place in the stream belongs to the state, as that in a permutation does. All nodes must see the same
 samples in the same order; so a process of its own reads, whose random numbers depend on seed and epoch only.
 A node that joins or resumes skips what has been used.
 """

@@ -5,7 +5,7 @@
     trainer = Trainer(model, args, train_dataset=..., callbacks=[elastic])
     trainer.train(resume_from_checkpoint=elastic.checkpoint)
 
-The spec says `launcher: torchrun`. Hugging Face counts epochs in steps. So a step has to have as many samples
+The spec says `launcher: torchrun`. Hugging Face counts epochs in steps. So a step must have as many samples
 on any number of nodes, or epochs come out wrong after a change of nodes: `batch` sees to that, and the
 callback refuses arguments with which it would not be so.
 """

@@ -73,5 +73,5 @@ def _others(folder: Path, trainer: str) -> set[str] | None:
     try:
         said = json.loads(read_text(folder / OTHERS, MOST_KB))
         return set(said["names"]) if said["trainer"] == trainer else None
-    except (OSError, ValueError, KeyError, TypeError):  # none, or nothing that we have written
+    except (OSError, ValueError, KeyError, TypeError):  # none, or not written by the library
         return None

@@ -13,7 +13,7 @@ SEEDS = 2**62
 
 
 def order_of(loader: Any, before: int | None) -> int | None:
-    """Have all ranks read the same order, and that of the checkpoint. All ranks have to call it.
+    """Have all ranks read the same order, and that of the checkpoint. All ranks must call it.
 
     Without a `data_seed` accelerate takes the seed that PyTorch's generator had last, which a script may have
     set by the time or the rank.

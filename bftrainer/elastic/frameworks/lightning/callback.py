@@ -279,7 +279,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         """After a step and all hooks at its end: report, and agree with all ranks whether to save and stop.
 
         Raises:
-            SystemExit: all ranks have saved and are to end; the code is 0.
+            SystemExit: all ranks have saved and must end; the code is 0.
             RefusedError: layers were frozen or unfrozen, gradients not averaged, or the ranks' weights
                 differ.
         """

@@ -22,7 +22,7 @@ _COMBINED: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def collect(trainer: Any) -> Kept:
-    """The figures over all ranks. All of them have to call it."""
+    """The figures over all ranks. All of them must call it."""
     mine = {
         key: [float(metric.value), float(getattr(metric, "cumulated_batch_size", 0.0)), _kind(metric)]
         for key, metric in _logged(trainer).items()

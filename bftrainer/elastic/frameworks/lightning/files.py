@@ -56,7 +56,7 @@ class CheckpointFiles:
                         path.unlink(missing_ok=True)
 
     def noted(self, trainer: Any) -> dict[str, list[str]]:
-        """For a checkpoint: the files that there are, by folder, but for those that are to be removed."""
+        """For a checkpoint: the present files by folder, without those to be removed."""
         return {
             str(folder): [
                 str(path.relative_to(folder)) for path in _files(folder) if str(path) not in self._removed
