@@ -63,7 +63,7 @@ class Agent:
     async def serve(self) -> None:
         """Serve until told to exit, until SIGTERM, or until the daemon has been gone for too long.
 
-        Raises whatever ends the connection for good: an agent that hears nothing any more has to end.
+        Raises whatever ends the connection for good: an agent that hears nothing any more must end.
         """
         adopt_orphans()
         loop = asyncio.get_running_loop()
@@ -80,7 +80,7 @@ class Agent:
             await connection
 
     def _say_goodbye(self) -> None:
-        """The node is wanted: the daemon takes our workers out of their trainers, if it is quick."""
+        """The node is wanted: the daemon takes its workers out of their trainers, if it is quick."""
         loop = asyncio.get_running_loop()
         if self._connection.connected and self._workers and not self._parting:
             self._parting = True
@@ -227,12 +227,12 @@ class Agent:
             await worker.start()
             if "go" in worker.order:
                 worker.go(worker.order["go"])
-        except Exception as error:  # a bug, or a program that cannot be started: the daemon has to hear of it
+        except Exception as error:  # a bug, or a program that cannot be started: the daemon must hear of it
             log.exception("cannot start %s", worker.order["command"][:1])
             self._failed(worker, error)
 
     def _go(self, order: Message, worker: NodeWorkers | None) -> None:
-        """A worker that stands warm is to run its script; so is one that has yet to get there."""
+        """Have a worker that stands warm, or will, run its script."""
         for waiting in self._queue:
             if waiting["trainer"] == order["trainer"]:
                 waiting["go"] = order

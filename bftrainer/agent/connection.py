@@ -51,7 +51,7 @@ class Owner(Protocol):
 class DaemonConnection:
     """Keeps one connection to the daemon, which is the path of its Unix socket, or host:port.
 
-    What is said without a connection is dropped, since the next hello says what runs here; but the ends of
+    Messages without a connection are dropped, since the next hello says what runs here; but the ends of
     workers are kept until the daemon has heard them.
     """
 
@@ -120,7 +120,7 @@ class DaemonConnection:
     async def _introduce(
         self, ws: aiohttp.ClientWebSocketResponse[bool], owner: Owner, nonce: str
     ) -> tuple[Seal, Seal] | None:
-        """Say which node this is and what runs here; our seal and the daemon's, if it lets us in now."""
+        """Say this node and what runs here; returns the agent's seal and the daemon's, if admitted."""
         challenge = parse(await _receive(ws))
         # workers whose ends the daemon has not heard are listed too: it hears them next
         there = owner.running() + [

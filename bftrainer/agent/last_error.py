@@ -22,7 +22,7 @@ _OURS = re.compile(r"[0-9-]{10} [0-9:]{8} bftrainer: ")
 
 def last_error(log: Path, start: int) -> str:
     """Return what to say of a script that ended with an exit code, from what it printed after `start`, its
-    offset in bytes: ": ValueError: too steep", "; its last line: ..."; empty if nothing is to be said."""
+    offset in bytes: ": ValueError: too steep", "; its last line: ..."; empty if there is nothing to say."""
     try:
         with open_regular(log) as file:
             file.seek(max(start, os.fstat(file.fileno()).st_size - MOST_BYTES))

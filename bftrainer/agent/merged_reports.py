@@ -83,12 +83,12 @@ class MergedReports:
         return found
 
     def ended(self, rank: int) -> list[Message]:
-        """A worker has ended well, and is not waited for any more: what the daemon is told now."""
+        """A worker has ended well, and is not waited for any more: messages for the daemon now."""
         self._ended.add(rank)
         return [told for kind in tuple(self._parts) for told in self._told_of(kind)]
 
     def _when_all(self, rank: int, kind: str, generation: int, message: Message) -> list[Message]:
-        """Once all have said it: what the first said, with the longest pause of any."""
+        """Once all have sent it: the first's message, with the longest pause of any."""
         of = generation if kind == "joined" else 0
         latest, part = self._parts.get(kind, (0, {}))
         if of < latest:

@@ -84,7 +84,7 @@ class NodeWorkers:
 
     @property
     def run(self) -> int:
-        """The run that they were told to take part in, see `WorkerProcess`."""
+        """The run that they must take part in, see `WorkerProcess`."""
         return self._all[0].run
 
     @property
@@ -176,7 +176,7 @@ class NodeWorkers:
     # what the processes do
 
     def _heard(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
-        """A process has said something: pass on what the daemon or the other processes are to know of it."""
+        """A process has sent a message: pass on what the daemon or the other processes need."""
         rank = worker.seat.local_rank
         for own in self._once.for_siblings(rank, message, self._node):
             for other in self._all:

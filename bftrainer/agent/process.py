@@ -98,7 +98,7 @@ class Program:
 def compiled_folder() -> str:
     """The folder on this node for what PyTorch compiles for this user, which no other user may write to.
     PyTorch itself takes /tmp/torchinductor_USER, whoever has made it, and runs what it finds there. Where
-    another user has ours in /tmp, or could exchange it, it is at home."""
+    another user has that in /tmp, or could exchange it, it is at home."""
     for place in (tempfile.gettempdir(), str(Path(os.path.expanduser("~"), ".cache"))):  # noqa: PTH111  no home
         folder = Path(place, f"bftrainer-compiled-{os.geteuid()}")
         try:

@@ -46,7 +46,7 @@ MAX_FIGURES = 1_000
 """Figures of a worker to keep, by name."""
 ALONE = Seat()
 PHASE_AFTER = {"ready": Phase.READY, "joined": Phase.MEMBER, "finished": Phase.FINISHED}
-"""The phase of a worker that has said this."""
+"""The phase of a worker after this message."""
 
 
 class WorkerProcess:
@@ -176,7 +176,7 @@ class WorkerProcess:
             self._end(0)
 
     def leave_within(self, grace_s: float) -> None:
-        """The worker has been told to leave: kill it if it has not ended after `grace_s`."""
+        """The worker must leave: kill it if it has not ended after `grace_s`."""
         self._had_finished = self._had_finished or self.phase == Phase.FINISHED
         self.phase = Phase.LEAVING
         if self._kill_timer is None:
@@ -216,7 +216,7 @@ class WorkerProcess:
         self.pid = pid
         self._release()
         if self.seat.cores:
-            with contextlib.suppress(OSError):  # it has ended, or they are not ours any more
+            with contextlib.suppress(OSError):  # it has ended, or they belong to others now
                 os.sched_setaffinity(pid, self.seat.cores)
         if self._doomed or (self.phase == Phase.LEAVING and self.order["gated"]):
             kill_group(pid)

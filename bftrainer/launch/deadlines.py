@@ -90,7 +90,7 @@ class Deadlines(Generic[T]):
         self._timers[key] = self.limits.later(wait_s, run)
 
     def starts(self, launched: T, node: str, what: str) -> None:
-        """A worker was told to start; `what` it has not done if it stays in this phase for too long."""
+        """A worker was told to start; `what`: what it failed to do if it stays in this phase for too long."""
         view, limit_s = launched.workers[node], self.limits.start_s
         phase = view.phase
         self._tell_if_silent(launched, node)
@@ -99,7 +99,7 @@ class Deadlines(Generic[T]):
             self._unless(launched, node, "start", wait_s, reason, lambda: view.phase != phase)
 
     def _tell_if_silent(self, launched: T, node: str) -> None:
-        """A worker was told to start; its user is told if its script is not ready for long."""
+        """A worker was told to start; warn its user if its script is not ready for long."""
         view, limit_s = launched.workers[node], self.limits.silent_s
         if limit_s is None or view.phase != Phase.STARTING:
             return
@@ -127,7 +127,7 @@ class Deadlines(Generic[T]):
             self._unless(launched, node, "join", limit_s, reason, joined)
 
     def finished(self, launched: T) -> None:
-        """The work is done: the processes have to end. Each has one time limit, however often it says so."""
+        """The work is done: the processes must end. Each has one time limit, however often it says so."""
         limit_s = self.limits.progress_s
         for node, view in launched.workers.items():
             if limit_s is not None and view.phase == Phase.FINISHED and not view.to_end:
@@ -157,7 +157,7 @@ class Deadlines(Generic[T]):
         self.later(launched.id, node, what, wait_s, check)
 
     def progressed(self, launched: T) -> None:
-        """A trainer has said that it makes progress. From now on it has to go on doing so."""
+        """A trainer has reported progress. From now on it must go on doing so."""
         limit_s = self.limits.progress_s
         if limit_s is None:
             return

@@ -44,7 +44,7 @@ class Ends(ABC, Generic[T]):
     # as told
 
     def _dismiss(self, launched: T, node: str) -> None:
-        """A member is to leave; it is told so with the membership."""
+        """A member must leave; the membership tells it so."""
         view = launched.workers[node]
         if view.phase in ENDED:
             launched.drop(node)

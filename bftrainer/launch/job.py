@@ -175,7 +175,7 @@ class LaunchedTrainer:
         self.batch = batch
 
     def begin(self, action: StartWorker, now: float) -> None:
-        """Note a worker that is to be started."""
+        """Note a worker to be started."""
         self.put(
             action.node, WorkerView(action.generation, started_at=now, attempt=self._attempts(action, now))
         )

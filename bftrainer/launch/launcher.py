@@ -235,7 +235,7 @@ class AgentLauncher(Ends[T]):
                 self._reports.failed(launched, what.reason)
 
     def _heard_leaving(self, launched: T, view: WorkerView, what: said.FromWorker) -> None:
-        """One that is to leave has reported something. Where it is rank 0 and the work is done, it may be
+        """One that must leave has reported something. Where it is rank 0 and the work is done, it may be
         what the whole training has come to."""
         match what:
             case said.Left():

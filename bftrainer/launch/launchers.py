@@ -112,7 +112,7 @@ class Launchers:
         return any(launcher.known.any_workers() for launcher in self._by_name.values())
 
     def views(self, trainer: int) -> Mapping[str, WorkerView]:
-        """Node -> worker, as far as agents have told; empty for an unknown trainer."""
+        """Node -> worker, as far as agents have reported; empty for an unknown trainer."""
         launcher = self._of(trainer)
         return launcher.known.views(trainer) if launcher else {}
 

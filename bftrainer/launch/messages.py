@@ -144,13 +144,13 @@ def busy(trainer: int, node: str, seconds: float) -> Message:
 
 def stop(trainer: int, grace_s: float, *, leader_first: bool = False) -> Message:
     """End a trainer's worker; it has `grace_s` to write down what it has. With `leader_first` the first of a
-    node's processes alone is told, the others when it has ended."""
+    node's processes alone is told first, the others when it has ended."""
     first = {"leader_first": True} if leader_first else {}
     return {"type": "stop", "trainer": trainer, "grace_s": grace_s, **first}
 
 
 def kill(trainer: int, reason: str) -> Message:
-    """Kill a trainer's worker, which is told as lost for this reason."""
+    """Kill a trainer's worker, which is reported as lost for this reason."""
     return {"type": "kill", "trainer": trainer, "reason": reason}
 
 

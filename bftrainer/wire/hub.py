@@ -79,7 +79,7 @@ class AgentEvents(Protocol):
 
     def up(self, node: str, tag: str, inventory: list[Message]) -> bool | None:
         """An agent in the pilot `tag` has connected and lists its workers, not validated yet; whether it may
-        stay. None: that is not known yet, and it is to connect again."""
+        stay. None: that is unknown yet, and it must connect again."""
         ...
 
     def down(self, node: str) -> None:
@@ -136,7 +136,7 @@ class Hub:
 
     def send(self, node: str, message: Message) -> None:
         """Send without waiting; nothing happens if the node has no agent. The message is not to change any
-        more. An agent that does not read is cut off: it is to connect again."""
+        more. An agent that does not read is cut off: it must connect again."""
         agent = self._agents.get(node)
         if agent is None or agent.is_cut:
             return

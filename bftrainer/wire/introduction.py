@@ -46,7 +46,7 @@ class Newcomers:
     @contextmanager
     def one(self, cut: Callable[[], None], most: int) -> Iterator[bool]:
         """Around an introduction. If there are `most` already, the oldest is cut off; False: even that one
-        has just come, and this one is to come again later."""
+        has just come, and this one must come again later."""
         if len(self._since) >= most:
             oldest, since = next(iter(self._since.items()))
             if self._clock() - since < QUICK_S:

@@ -25,7 +25,7 @@ TO_AGENT = frozenset({"snapshot"})
 MERGED = frozenset({"progress", "metrics"})
 """Those of which only the latest counts."""
 MAX_LINE = 40 * 1024
-"""The longest message of a worker, in bytes; it has to fit into one of its agent's."""
+"""The longest message of a worker, in bytes; it must fit into one of its agent's."""
 MAX_TEXT = 1_000
 """The longest text in a message, in characters."""
 MAX_NAME = 100

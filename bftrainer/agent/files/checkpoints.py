@@ -48,7 +48,7 @@ class _Taken:
 class CheckpointWriter:
     """Writes the snapshots of one worker into `folder`, one after the other. Calls `written` for each.
 
-    `own`: the folder is to be this user's alone. `deadline`: until when it may write, by `time.monotonic`;
+    `own`: the folder must be this user's alone. `deadline`: until when it may write, by `time.monotonic`;
     what is not whole then is given up.
     """
 
@@ -74,7 +74,7 @@ class CheckpointWriter:
         """Take over a snapshot from the worker. One before it that waits, or has hardly begun, is given up.
 
         Raises:
-            ValueError, KeyError: the worker has said nonsense.
+            ValueError, KeyError: the worker's message is nonsense.
         """
         snapshot = _Taken(*(message[name] for name in ("slot", "bytes", "file", "step")))
         kinds = [type(value) for value in (snapshot.slot, snapshot.nbytes, snapshot.file, snapshot.step)]

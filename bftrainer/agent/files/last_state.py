@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class LastState:
-    """The state of a worker on `node`. `send` tells the worker something; `left` is told when it has left."""
+    """The state of a worker on `node`. `send` sends it a message; `left` is called when it has left."""
 
     def __init__(self, node: str, send: Callable[[Message], None], left: Callable[[Message], None]) -> None:
         self._node, self._send, self._left = node, send, left
@@ -60,12 +60,12 @@ class LastState:
             self._writer.close()
 
     def told(self, message: Message) -> None:
-        """The worker is told this."""
+        """Note a message to the worker."""
         if message["type"] == "regroup":
             self._is_last = not {*message["members"]} - {self._node}
 
     def heard(self, message: Message) -> bool:
-        """The worker has said this. Returns whether others are to hear it now."""
+        """Note a message of the worker. Returns whether others must hear it now."""
         kind = message["type"]
         self._has_joined |= kind == "joined"
         saved = message.get("saved")

@@ -2,7 +2,7 @@
 
 Each worker has a connection. Its first line names its trainer and device; then it says `take`, is answered
 `go`, computes, and says `give`, with the memory that it has used at most and that of its device (bytes). One
-that has lost its turn is told `lost`. A connection that closes gives the turn back.
+that has lost its turn gets `lost`. A connection that closes gives the turn back.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class TurnServer:
         return self._name
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._server is not None:
             self._server.close()
 
@@ -129,7 +129,7 @@ class TurnServer:
         return taker
 
     def said(self, taker: TurnTaker, line: bytes) -> None:
-        """A worker has said a line.
+        """A worker has sent a line.
 
         Raises:
             ValueError: workers send no such line.

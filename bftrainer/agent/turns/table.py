@@ -1,4 +1,4 @@
-"""Whose turn it is to compute on one device: a holder, a line of those that wait, and a limit. Pure.
+"""Turns to compute on one device: a holder, a line of those that wait, and a limit. Pure.
 
 After Jigsaw (Kumar et al. 2021), where trainers interleave on a device by iteration.
 """

@@ -35,7 +35,7 @@ LOGS = 50
 
 
 class Drivers(Protocol):
-    """The trainers' drivers; `wire.messages.helpers` says what they are told and say."""
+    """The trainers' drivers; `wire.messages.helpers` has their messages, both ways."""
 
     address: str
     """The machine at which nodes reach the drivers."""
@@ -88,7 +88,7 @@ class DriverProcesses:
             writer.write(json.dumps(message).encode() + b"\n")
 
     def end(self, trainer: int) -> None:
-        """Tell a driver to end, and keep it no more. Idempotent."""
+        """Tell a driver to end, and forget it. Idempotent."""
         self.tell(trainer, {"type": "end"})
         self._writers.pop(trainer, None)
         if trainer in self._paths:

@@ -175,7 +175,7 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
             self._busy(launched, node, what)
 
     def _busy(self, launched: NativeTrainer, node: str, busy: said.Busy) -> None:
-        """The others are to wait for a member. No speed is measured meanwhile, and it counts as no hang."""
+        """The others must wait for a member. No speed is measured meanwhile, and it counts as no hang."""
         launched.window_from = None
         self._deadlines.busy(launched, busy.seconds)
         if node not in launched.busy:

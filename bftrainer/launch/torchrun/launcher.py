@@ -3,7 +3,7 @@
 Workers get the environment that torchrun gives (RANK, WORLD_SIZE, MASTER_ADDR, ...), so scripts written for
 it run as they are. Every change of membership ends the processes of one run and starts those of the next; a
 run's number is the generation of its membership. torchrun's own agents and their rendezvous are not needed:
-our agents start the processes, and the daemon knows the members already.
+bftrainer's agents start the processes, and the daemon knows the members already.
 
 To end a run, all ranks get SIGTERM, as from torchrun, and have their grace time to write a checkpoint. A
 script that has called `elastic.attach` is told through rank 0 alone, while the others still take part in its
@@ -81,7 +81,7 @@ class TorchrunTrainer(LaunchedTrainer):
         return self.attached
 
     def why_no_other(self, now: float) -> str:
-        """Its last run is over: why no other is to begin; empty if one is."""
+        """Its last run is over: reason why no other begins; empty if one does."""
         return self.runs.ended(now, self.furthest, self.spec.checkpoint_interval_s, attached=self.attached)
 
     @property
@@ -288,7 +288,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
 
     def _is_one_of_all(self, launched: TorchrunTrainer, node: str) -> bool:
         """True if a process that ends with exit code 0 says nothing of the others: rank 0 says whether the
-        work is done; without an amount of work, all have to end so."""
+        work is done; without an amount of work, all must end so."""
         if launched.finisher or launched.spec.samples is not None:
             return node not in (launched.finisher, launched.leader)
         return True

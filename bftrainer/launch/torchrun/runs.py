@@ -39,8 +39,8 @@ class Runs:
     seems_apart: bool = False
 
     def ended(self, now: float, furthest: int, saves_every_s: float, *, attached: bool) -> str:
-        """The last run is over, and the most samples ever told are `furthest`. Returns why no other run is to
-        begin; empty if one is. Of a script that has not called `attach`, only the time is known."""
+        """The last run is over, and the most samples ever reported are `furthest`. Returns why no other run
+        begins; empty if one does. Of a script that has not called `attach`, only the time is known."""
         lasted_s = now - self.began_at if self.count else 0.0
         if furthest > self.furthest or (not attached and lasted_s >= (saves_every_s or SHORT_S)):
             self.count, self.longest_s, lasted_s = 0, 0.0, 0.0

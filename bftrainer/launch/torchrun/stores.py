@@ -121,7 +121,7 @@ class StoreHost:
             self._process.kill()
 
     async def _keep(self) -> None:
-        """Keep the process alive: runs that have begun need it no more, those to come do."""
+        """Keep the process alive: runs that have begun do not need it, those to come do."""
         while True:
             try:
                 self._process = process = await asyncio.create_subprocess_exec(

@@ -165,7 +165,7 @@ class Broken(OfWorker):
 
 
 class Failed(OfWorker):
-    """The trainer is to end as failed, for this reason: to try it again would lead to the same."""
+    """The trainer must end as failed, for this reason: to try it again would lead to the same."""
 
     type: Literal["failed"]
     generation: Count
@@ -224,7 +224,7 @@ class About(Schema):
 class Worker(About):
     """A worker's message: `said` is one of `FromWorker`.
 
-    So no worker can pose as its agent: of what agents say themselves, nothing is in `said`.
+    So no worker can pose as its agent: `said` has no messages of agents themselves.
     """
 
     type: Literal["worker"]

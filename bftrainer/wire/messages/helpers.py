@@ -12,7 +12,7 @@ from bftrainer.wire.messages.fields import Schema
 
 
 class World(Schema):
-    """The nodes, by Horovod's names for them, that are to train together next; empty: none are. `slots`: how
+    """The nodes, by Horovod's names for them, that must train together next; empty: none are. `slots`: how
     many workers each runs; left out where that is one."""
 
     type: Literal["world"]
@@ -29,7 +29,7 @@ class Gone(Schema):
 
 
 class End(Schema):
-    """The trainer has no workers any more: the driver is to end."""
+    """The trainer has no workers any more: the driver must end."""
 
     type: Literal["end"]
 

@@ -38,7 +38,7 @@ class Start(Schema):
     `workers`: of how many processes it consists, each with a device of its own; `log`: the file for its
     output; `write_s`: how long the agent may write its state when it is told to end; `gated`: hold it before
     its script until `go`; `warm`: fork it from the warm process where that is possible; `turns`: it may
-    run beside another of these, and they compute in turn; `worker`: what `elastic` in it has to know.
+    run beside another of these, and they compute in turn; `worker`: the facts that `elastic` in it needs.
     """
 
     type: Literal["start"]
@@ -119,7 +119,7 @@ class WrittenSnapshot(Schema):
 
 
 class Stop(Schema):
-    """End a trainer's worker, and kill it after `grace_s`. It is told "stop"; a gated one gets SIGTERM.
+    """End a trainer's worker, and kill it after `grace_s`. It gets "stop"; a gated one gets SIGTERM.
 
     `leader_first`: of a node's gated workers the first alone gets it, the others when that has ended.
     """
@@ -148,6 +148,6 @@ class Heard(Schema):
 
 
 class Exit(Schema):
-    """The agent is to end, and all workers of the node with it."""
+    """The agent must end, and all workers of the node with it."""
 
     type: Literal["exit"]
