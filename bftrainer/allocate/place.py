@@ -28,7 +28,7 @@ REMEMBERED = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
-    """A trainer that is to have `count` GPUs, and holds `held`, on some of which it is `training`.
+    """A trainer that should have `count` GPUs, and holds `held`, on some of which it is `training`.
 
     It may have `most` GPUs one day. `whole` above 0: it takes nodes with this many free GPUs, all of these.
     `user` matters where users are kept apart. `barred` are those that it may not have unless it has them.

@@ -256,7 +256,7 @@ def _look(
     capacity: float,
     reserve: bool,
 ) -> None:
-    """Start what can start now, or with `reserve` what has to be moved first."""
+    """Start what can start now, or with `reserve` what must be moved first."""
     w.number[0] += 1
     stamp = w.number[0]
     for block in range(len(w.blocks)):

@@ -219,8 +219,8 @@ class PlanDue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadroomChanged:
-    """This share of what is idle or ours is left to main jobs now, as the promise to them is at risk, or was
-    not for long. It is told for people: what follows comes as nodes that leave and join."""
+    """Main jobs get this share of idle and pilots' nodes now, as the promise to them is at risk, or was
+    not for long. It is reported for people: what follows comes as nodes that leave and join."""
 
     priority: ClassVar[int] = 8
     time: float
@@ -230,7 +230,7 @@ class HeadroomChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyForecast:
-    """A study has been planned again, and its forecast is another one. It is told for people, beside a
+    """A study has been planned again, and its forecast is another one. It is reported for people, beside a
     trainer of the study, so that others do not see it."""
 
     priority: ClassVar[int] = 8

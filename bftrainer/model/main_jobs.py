@@ -53,11 +53,11 @@ class Affected(StrEnum):
     """Possible effect of the pilots' nodes on a main job's wait."""
 
     NO = "no"
-    """It started on nodes that were not ours while it waited."""
+    """It started on nodes that no pilot held while it waited."""
     CLAIMED = "claimed"
     """The daemon saw that it could start on pilots' nodes, and gave them back."""
     TAKEN = "taken"
-    """It started on nodes that were ours a moment before: the scheduler took them by itself."""
+    """It started on nodes that pilots held a moment before: the scheduler took them by itself."""
     IN_VAIN = "in vain"
     """Nodes were given back for it, and it did not start."""
 

@@ -14,7 +14,7 @@ class AllowedSizes:
     By default, all. Its limits, the fewest and the most nodes, stand beside them.
 
     Raises:
-        ValueError: the list is not ascending, or what is to be above 0 is not.
+        ValueError: the list is not ascending, or a value that must be above 0 is not.
     """
 
     listed: tuple[int, ...] = ()  # ascending, above 0; empty: no list
@@ -44,7 +44,7 @@ class AllowedSizes:
         return n - n % self.multiple_of + self.multiple_of
 
     def doubled(self, n: int) -> int:
-        """The size after `n` where each is to be about twice the one before; 0 if there is none."""
+        """The size after `n` where each is about twice the one before; 0 if there is none."""
         twice = self.floor(2 * n)
         return twice if twice > n else self.above(n)
 

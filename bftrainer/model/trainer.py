@@ -69,7 +69,7 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptingBatch:
-    """A batch that adapts while a trainer runs, as its run has said last. Batches are in samples.
+    """A batch that adapts while a trainer runs, as its run last reported. Batches are in samples.
 
     Attributes:
         batch: A step's, over all workers.
@@ -257,8 +257,8 @@ class Trainer:
         late: A worker was killed for keeping its node without doing what it should, and no membership was
             published since.
         use: How it uses its device where it takes turns, when it was alone there last.
-        batch: How its batch adapts; None: it does not, or has not said so.
-        left: The samples that it has left to do, as it has told last; None: it has not.
+        batch: How its batch adapts; None: it does not, or has not reported it.
+        left: The samples left to do, as it last reported; None: it has not.
         served_s: The node-time that it had up to `counted_at`; None: nothing is counted yet.
         shared: By trainer beside which it took turns: its speed then, where 1 is that alone on these nodes.
     """

@@ -297,7 +297,7 @@ def costs_of(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tup
     """Estimated costs of rescaling each trainer, in order; typical ones where nothing is known.
 
     Where a restart takes a trainer back to a checkpoint of its script's own, it costs the repeated work, too:
-    all of the spec's `checkpoint_interval_s`, as the nodes have to stay that long for the next one.
+    all of the spec's `checkpoint_interval_s`, as the nodes must stay that long for the next one.
     """
     return tuple(
         _repeating(t.spec.checkpoint_interval_s, own)

@@ -18,7 +18,7 @@ meaning."""
 MOST_STEPS = 64
 """Kinds of steps of which times are kept, those that were measured last."""
 LONGEST_S = 86_400.0
-"""A rescale costs no more."""
+"""Seconds of a rescale, at most."""
 
 Sizes = tuple[tuple[int, Observed], ...]
 """Observations of one trainer on one class of nodes: (nodes, windows), nodes ascending."""

@@ -46,7 +46,7 @@ def outlook(
 
 def after_waiting(so_far: Outlook, left: float, *, waits_s: float, usual: float, slowest: float) -> Outlook:
     """The outlook of a trainer that gets nodes in `waits_s`, and then trains at its `usual` speed, at the
-    `slowest` if it gets no more nodes than it needs. `so_far` is what its past tells."""
+    `slowest` if it gets no more nodes than it needs. `so_far` is the estimate from its past."""
     likely = waits_s + left / usual if usual > 0 else None
     late = [
         span for span in (so_far.late, waits_s + left / slowest if slowest > 0 else None) if span is not None

@@ -137,7 +137,7 @@ class SiteRecorder:
         try:
             await asyncio.to_thread(write)
         except OSError as error:
-            self._before = None  # what is written next has to stand for itself
+            self._before = None  # what is written next must stand for itself
             self._note(f"{self._series.folder} cannot be written", error.strerror or str(error))
             return False
         self._note(f"{self._series.folder} cannot be written", "")

@@ -35,7 +35,7 @@ if _spec and _spec.loader:
 """A sitecustomize that has the recorder installed, then does what the machine's own does."""
 SETTINGS = {"poll_s": 0.1, "rejoin_s": 0, "t_fwd_s": 3600, "max_failures": 1}
 BLOCK = "a-place-taken"
-"""A trainer that keeps a node until another run is to grow."""
+"""A trainer that keeps a node until another run should grow."""
 
 
 @dataclass(frozen=True, slots=True)

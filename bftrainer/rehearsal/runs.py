@@ -46,7 +46,7 @@ def others(
     spec: TrainerSpec, length: int, cut: int | None, changed: int = 0, batch: int | None = None
 ) -> list[list[RunPlan]]:
     """The runs that follow, in groups that go on at the same time, for a script of `steps` steps. `changed`:
-    the step in which it has kept a value for the last time, after which it is to be stopped."""
+    the step in which it has kept a value for the last time, after which it must be stopped."""
     late = _uneven(min(max(length * 4 // 5, changed + 1), length - 1), length - 1)
     stops = tuple(sorted({_uneven(length // 3, length - 2), late})) if length > 1 else ()
     plain = Directions(cut=cut)

@@ -14,7 +14,7 @@ from bftrainer.series.points import Point, lasting
 from bftrainer.traces.whole_file import whole_file
 
 SUFFIX = ".bftrainer"
-"""Ends the names of our files: an export takes the place of the one before, and leaves others alone."""
+"""Suffix of the library's files: an export replaces the one before, and leaves others alone."""
 
 
 def export(points: Sequence[Point], folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""Makes the state directory: on a disk of this machine, ours, and closed to others."""
+"""Makes the state directory: on a disk of this machine, the daemon's own, and closed to others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bftrainer.state_dir.path_safety import danger, user_called
 OTHERS = 0o077
 KEPT = ("bftrainer.db*", "key", "instance", "daemon.lock", "logs", "horovod")
 """Names of the daemon's files in the folder."""
-LOCAL = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108  a name in there is made, or must be ours already
+LOCAL = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108  a name in there is made, or must be the daemon's
 """Folders of a machine that are usually on its own disk, for everybody."""
 
 

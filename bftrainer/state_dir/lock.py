@@ -35,7 +35,7 @@ class LockHolder:
 
 
 def holder_of(state_dir: Path) -> LockHolder | None:
-    """The daemon that took the lock last; None if none has said so, or one stopped in order since."""
+    """The daemon that took the lock last; None if unknown, or if one stopped in order since."""
     try:
         known = json.loads((state_dir / NAME).read_bytes()[:1000])
         return LockHolder(str(known["host"]), int(known["pid"]), str(known["since"]))

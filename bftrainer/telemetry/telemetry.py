@@ -3,7 +3,7 @@
 Each kind of thing has one method, called where it happens; nothing here decides or acts. All methods may be
 called from any thread, and as often as anything happens: the log's rate is limited.
 
-What goes wrong is told with one of these, and readiness, `status`, log and `/metrics` follow:
+These report troubles, and readiness, `status`, log and `/metrics` follow:
 
     telemetry.condition("store", "disk full")         until the part works again: condition("store", "")
     telemetry.happened("agents", "an agent was ...")  over by itself if it does not happen again for a minute
@@ -177,7 +177,7 @@ class Telemetry:
         """A bound was hit, and what went beyond was refused or left out.
 
         `bound` is the setting's name, or a word of the program's, never a text of users. `by` is the user,
-        address or node that hit it. `times` stands for many hits told together; `more` is for the log.
+        address or node that hit it. `times` stands for many hits reported together; `more` is for the log.
         Prometheus gets the count, admins find it in `status` for an hour, and the log has each hit, at its
         limited rate. If the daemon serves others less because of it, call `happened` as well.
         """

@@ -19,7 +19,7 @@ from bftrainer.messages.files.logs import OTHER_KIND, TOO_LONG
 from bftrainer.traces.intervals import LogError
 
 MOST_CHARACTERS = 4_000_000
-"""A line has no more, such as one that names all nodes of a machine."""
+"""Most characters of a line, such as one that names all nodes of a machine."""
 MOST_UNPACKED = 50_000_000_000
 """No log is longer, in characters: what a small packed file can hold has no end otherwise."""
 LOOKED_AT = 512

@@ -65,7 +65,7 @@ class UtilityBounds:
         """Nodes, one of `sizes`, by the utility of each number from 1 on, shape (`most`,) at least.
 
         `held` stays while its utility is within the bounds. Otherwise it is the number whose utility lies
-        closest to their middle; none has to be within. Utility is taken to fall with nodes, as in the paper:
+        closest to their middle; none need be within. Utility is taken to fall with nodes, as in the paper:
         a number that has less of it than some larger one counts as good as that. Of equals it is the largest
         above the middle, and else the smallest.
         """

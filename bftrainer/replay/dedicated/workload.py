@@ -15,7 +15,7 @@ COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
 FIXED = frozenset({"ncf"})
 """Programs that keep the user's workers and batch under every allocator, as in the published replays."""
 MOST_JOBS = 10_000
-"""A workload has no more: each is simulated tick by tick."""
+"""Most jobs of a workload: each is simulated tick by tick."""
 LATEST_S = 366 * 86_400.0
 """No job is submitted later, in seconds from the replay's begin."""
 

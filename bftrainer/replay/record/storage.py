@@ -21,7 +21,7 @@ from bftrainer.traces.whole_file import whole_file
 
 SUFFIX = ".json.gz"
 MOST_BYTES = 1_000_000_000
-"""A record has no more, unpacked."""
+"""Most bytes of a record, unpacked."""
 
 
 class ReportDataError(BftrainerError, ValueError):

@@ -29,7 +29,7 @@ DASHES: Sequence[Any] = (
 )
 """No two neighbours are alike, so that equal curves on top of each other are all seen."""
 MOST = 3 * len(COLOURS)
-"""Runs that can be told apart in one picture."""
+"""Runs that can be distinguished in one picture."""
 UNUSED = "#BBBBBB"
 """The colour of idle nodes that no trainer held."""
 DAY_S = 86_400.0

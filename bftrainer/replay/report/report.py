@@ -53,7 +53,7 @@ def read(paths: Sequence[Path], progress: Callable[[float], None] = lambda done:
     `progress` takes the share done, 0 to 1.
 
     Raises:
-        ReportError: a folder without records, or more records than can be told apart.
+        ReportError: a folder without records, or more records than can be distinguished.
         ReportDataError: a file that is no record.
     """
     files = [(i, file) for i, path in enumerate(paths) for file in _files(path)]

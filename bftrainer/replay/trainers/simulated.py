@@ -41,7 +41,7 @@ class SimulatedTrainer:
         ended_at: When it ended; None while it has not.
         published: The generation of the membership that was published last.
         exit_s: How long its nodes stay occupied after its work is done.
-        repeated: Samples that were trained, lost together with all nodes, and have to be trained again.
+        repeated: Samples that were trained, lost together with all nodes, and must be trained again.
         submitted_at: When it was submitted, or the begin of the replay if that is later.
         first_node_at: When it held a node for the first time.
         node_s: Node-time that it held.

@@ -1,4 +1,4 @@
-"""The statistics that a generated log is to have."""
+"""The target statistics of a generated log."""
 
 from __future__ import annotations
 
