@@ -91,7 +91,7 @@ class DaemonConnection:
                 except aiohttp.WSServerHandshakeError as error:
                     self._note_refusal(f"{error.status} {error.message}")
                 except (aiohttp.ClientError, OSError, TimeoutError, TypeError, ValueError, KeyError):
-                    pass  # no daemon at the moment, or not ours; try again below
+                    pass  # no daemon at the moment, or another one; try again below
                 if loop.time() - self.heard_at > self._orphan_s:
                     log.warning("no daemon for %.0f s: giving up", self._orphan_s)
                     await owner.give_up()

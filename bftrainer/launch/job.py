@@ -194,7 +194,7 @@ class LaunchedTrainer:
             self.failed = (now, failure)
 
     def failed_lately(self, now: float) -> str:
-        """Why its program failed lately, if it did: it may start, fail and restart for a while."""
+        """Reason if its program failed lately, else empty: it may start, fail and restart for a while."""
         if self.failed is None or self.succeeded or now - self.failed[0] >= FAILED_LATELY_S:
             return ""
         return f"its program failed {duration(now - self.failed[0])} ago: {self.failed[1]}"

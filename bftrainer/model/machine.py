@@ -12,9 +12,9 @@ from bftrainer.model.main_jobs import MainJob
 class NodeState(StrEnum):
     """The main scheduler's state of a node, reduced to whether bftrainer may use it."""
 
-    IDLE = "idle"  # free, or held by one of our pilots, and no job can be backfilled on it: ours to use
-    BUSY = "busy"  # the main scheduler uses it or has plans for it: not ours to use
-    UNUSED = "unused"  # nobody uses it, and as scheduler and settings are it cannot be ours: see `Node.shut`
+    IDLE = "idle"  # free, or held by a pilot, and no job can be backfilled on it: usable
+    BUSY = "busy"  # the main scheduler uses it or has plans for it: not usable
+    UNUSED = "unused"  # nobody uses it, and as scheduler and settings are it is not usable: see `Node.shut`
 
 
 MOST_DIGITS = 4
@@ -57,9 +57,9 @@ class Node:
     """One node at one poll, as far as its scheduler tells.
 
     `until` is when a planned job or a reservation will take it (Unix seconds). `why` says why a busy node is
-    not ours to use. `spare` is the share of its `cpus` that is free where main jobs use the others. `used` is
-    the share of it that main jobs use, where others may be ours; of a single GPU that of its node. `types`
-    are those of its GPUs, as far as the scheduler names them. `shut` says why it could not be ours even if
+    not usable. `spare` is the share of its `cpus` that is free where main jobs use the others. `used` is
+    the share of it that main jobs use, where pilots may use others; of a single GPU that of its node. `types`
+    are those of its GPUs, as far as the scheduler names them. `shut` says why it could not be used even if
     nobody used it, and what to set. `job` and `ends` are those of the main job that has a busy node, see
     `JobOnNode`; "": none, or it is not known.
     """
@@ -128,7 +128,7 @@ class Snapshot:
     cleared away yet, None: the scheduler does not say whose end a node waits for. `asked_s`: for how long the
     scheduler worked for this poll; None: all the time that the poll took. `unseen`: what the poll leaves out,
     why, and what to do; empty: nothing. `main` are main jobs that have started lately, and those that wait
-    for nothing but the scheduler and nodes that are idle or ours; `waiting` has all that wait. `totals`: what
+    for nothing but the scheduler and idle or pilots' nodes; `waiting` has all that wait. `totals`: what
     the batch system itself sums up, only for records; None: nothing.
     """
 

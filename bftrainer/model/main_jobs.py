@@ -12,8 +12,8 @@ from math import ceil, inf
 class MainJob:
     """A main job that could start, or has just started, at one poll.
 
-    `on` are the nodes that it runs on; empty: it waits, for nothing but the scheduler itself and nodes that
-    are idle or ours. Times are Unix seconds as the scheduler tells them; each may be later than said by less
+    `on` are the nodes that it runs on; empty: it waits, for nothing but the scheduler itself and idle or
+    pilots' nodes. Times are Unix seconds as the scheduler tells them; each may be later than said by less
     than `rounded_s`.
     """
 

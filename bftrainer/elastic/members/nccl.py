@@ -137,7 +137,7 @@ def accelerate(group: Group, store: Rendezvous, device: torch.device, address: s
 def _connected(group: Group, store: Any, device: torch.device) -> Any:
     """A ProcessGroupNCCL whose members are connected."""
     options = dist.ProcessGroupNCCL.Options()
-    options._timeout = FOREVER  # NCCL's own watch would end the process; ours is `_Polled`
+    options._timeout = FOREVER  # NCCL's own watch would end the process; `_Polled` replaces it
     os.environ.update(UNATTENDED)
     made = dist.ProcessGroupNCCL(store, group.rank, group.size, options)
     made.eager_connect_single_device(device)
