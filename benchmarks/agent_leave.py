@@ -1,4 +1,4 @@
-"""How long an agent takes to leave its node after SIGTERM, as from Slurm's preemption, and what that costs.
+"""Times how an agent leaves its node after SIGTERM, as from Slurm's preemption, and what that costs.
 
 python benchmarks/agent_leave.py [--repeat 20]
 

@@ -1,4 +1,4 @@
-"""How long decisions take: the exact method, the aggregated MILP and the node-level MILP, in one run.
+"""Times decisions: the exact method, the aggregated MILP and the node-level MILP, in one run.
 
     python benchmarks/allocate.py [--repeat 100]
 

@@ -1,4 +1,4 @@
-"""How much of a processor a user's command takes, from its start to its end.
+"""Measures the processor time of a user's command, from its start to its end.
 
     python benchmarks/commands.py [--repeat 9]
 

@@ -1,4 +1,4 @@
-"""What a change of membership costs: our three launchers beside plain torchrun and plain Elastic Horovod.
+"""Cost of a change of membership: our three launchers beside plain torchrun and plain Elastic Horovod.
 
     python benchmarks/elastic.py                                  # 1 to 4 workers, 10 million parameters
     python benchmarks/elastic.py --only native --repeat 10        # enough pauses for a 99th percentile
@@ -65,7 +65,7 @@ class Ours(System):
         )
 
     def command(self) -> list[str]:
-        """What each worker runs."""
+        """Return the command of each worker."""
         return ["python", f"elastic_worker_{self._launcher}.py", str(self.parameters)]
 
     def _submit(self, name: str, command: list[str], **more: object) -> None:
@@ -112,7 +112,7 @@ class Ours(System):
         return folder
 
     def told(self) -> list[tuple[str, float]]:
-        """What the members themselves measured: kind of change, and the seconds that they stood still."""
+        """Return the members' own measurements: kind of change, and the seconds that they stood still."""
         pauses = self._site.get("pauses", limit=10_000, trainer="ours")
         return [(p["kind"], p["pause_s"]) for p in pauses if p["kind"] != "restart"]
 

@@ -1,4 +1,4 @@
-"""What Elastic Horovod, torchrun and torchft do by themselves when workers join, leave and are killed.
+"""Elastic Horovod, torchrun and torchft by themselves, as workers join, leave and are killed.
 
     python benchmarks/elastic_baselines.py                      # 1 to 4 workers, 10 million parameters
     python benchmarks/elastic_baselines.py --json --only horovod
@@ -53,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Change:
-    """What one change cost. None: it never came to a step at the new size."""
+    """The cost of one change. None: it never came to a step at the new size."""
 
     system: str
     kind: str
@@ -195,7 +195,7 @@ class Torchft(System):
 
     name = "torchft"
     GROUPS = 4
-    """The samples are cut into so many shards, as its sampler asks for."""
+    """Shards of the samples, which its sampler requires."""
 
     def __init__(self, where: Path, parameters: int) -> None:
         super().__init__(where, parameters)
@@ -261,7 +261,7 @@ def changed(
 
 
 def until(system: System, since: float, size: int) -> float | None:
-    """When the first step at a size was taken, if there was one."""
+    """Return when the first step at a size was taken, if there was one."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         times = [s.time for host in system.hosts for s in _steps(system.where, host) if s.size == size]
@@ -289,7 +289,7 @@ def _steps(where: Path, host: str) -> list[Step]:
 
 
 def used(where: Path) -> str:
-    """How often steps have used the same sample, and how many samples before the last used none did."""
+    """Return how often steps reused a sample, and how many samples before the last one used were skipped."""
     hosts = [path.stem for path in where.glob("*.steps")]
     samples = [sample for host in hosts for step in _steps(where, host) for sample in step.samples]
     if not samples:
@@ -331,7 +331,7 @@ def _family(pid: int) -> list[int]:
 
 
 def model_of(parameters: int) -> tuple[Any, Any, Any]:
-    """A network of about so many parameters, a batch for it, and the function that notes a step."""
+    """Return a network of about `parameters`, a batch for it, and the function that notes a step."""
     import torch
 
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""What the comparison of the nodes' states costs: a sample of every tensor, and its digest.
+"""Cost of the comparison of the nodes' states: a sample of every tensor, and its digest.
 
 python benchmarks/elastic_compare.py [--tensors 150 1000] [--millions 10 100]
 

@@ -1,4 +1,4 @@
-"""What the time goes to from a change of nodes until a newcomer's first step: a bar of its parts.
+"""Splits the time from a change of nodes until a newcomer's first step: a bar of its parts.
 
     python benchmarks/elastic_join.py                        # 10 million parameters, 5 cold and 5 warm joins
     python benchmarks/elastic_join.py --only warm --repeat 9
@@ -81,7 +81,7 @@ class Joins:
         return {"decided": whole - total, **parts, "total": whole, "gap": gap}
 
     def _notes(self) -> list[tuple[float, dict[str, float]]]:
-        """What newcomers have noted, in order."""
+        """Return the newcomers' notes, in order."""
         found = []
         for log in sorted(self._system.logs().glob("h*.log")):
             for total, parts in NOTE.findall(log.read_text(errors="replace")):

@@ -1,12 +1,12 @@
-"""What a change of members costs those who stay: streamed states beside a plain broadcast.
+"""Measures what a change of members costs those who stay: streamed states beside a plain broadcast.
 
 python benchmarks/elastic_state.py --millions 10 --millions 100 --repeat 5
 
-Two members train a model of so many million float32 parameters with SGD and momentum; a third node
-joins, gets the state, then leaves or is killed, again and again. Everything is real but the computation,
-which is a sleep of --step-s, as on an accelerator: processes, groups, gradients' exchange on loopback.
-Of large models only --active million parameters get gradients, so that three copies fit into memory;
-all have momentum, and all of it is handed over. With --ema an average of the weights is, too.
+Two members train a model of --millions million float32 parameters with SGD and momentum; a third node joins,
+gets the state, then leaves or is killed, again and again. Everything is real but the computation, which is a
+sleep of --step-s, as on an accelerator: processes, groups, gradients' exchange on loopback. Of large models
+only --active million parameters get gradients, so that three copies fit into memory; all have momentum, and
+all of it is handed over. With --ema an average of the weights is, too.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def measure(millions: int, options: argparse.Namespace, *, plain: bool) -> dict[
 
 
 def slowdown(folder: Path, calm: float, published: float, entered: float, there: float) -> float:
-    """How much longer members' steps were between `entered` and `there` than between the other two."""
+    """Return how much longer members' steps were between `entered` and `there` than between the other two."""
     steps = [json.loads(line) for p in folder.glob("steps-*") for line in p.read_text().splitlines()]
 
     def mean(start: float, end: float) -> float:

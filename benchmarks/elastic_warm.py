@@ -1,7 +1,7 @@
-"""What the warm pool saves and costs: the time to a script's first line, and memory.
+"""Measures what the warm pool saves and costs: the time to a script's first line, and memory.
 
-python benchmarks/elastic_warm.py [--repeat 5]
-python benchmarks/elastic_warm.py --workers 1 2 4    # memory of so many workers on one node
+python benchmarks/elastic_warm.py [--repeat 5] python benchmarks/elastic_warm.py --workers 1 2 4    # memory
+of 1, 2 and 4 workers on one node
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ print("here", flush=True)
 time.sleep(600)
 """
 PARTS = {"Rss": "resident", "Pss": "in parts", "Private_Dirty": "own", "Private_Clean": "own"}
-"""What the kernel counts. In parts, told as "with shared parts": each shared page divided among those that
+"""The kernel's counts. In parts, shown as "with shared parts": each shared page divided among those that
 have it."""
 
 
@@ -59,7 +59,7 @@ def memory_mb(pid: int) -> dict[str, float]:
 
 
 async def begin(program: Program, pool: WarmPool | None, output: Path) -> tuple[float, int]:
-    """Seconds from the order to the script's first line, forked from `pool` or started anew; its pid."""
+    """Seconds from the order to the script's first line, forked from `pool` or freshly started; its pid."""
     ours, theirs = socket.socketpair()
     environ = {**program.environment(), "BFTRAINER_WORKER": json.dumps({})}
     output.unlink(missing_ok=True)
@@ -117,7 +117,7 @@ async def measure(repeat: int) -> None:
 
 
 async def measure_workers(counts: Sequence[int]) -> None:
-    """Print the memory of several workers on one node, forked from one warm process, and started anew.
+    """Print the memory of several workers on one node, forked from one warm process, and freshly started.
 
     `in parts` of all processes together is what the node has to have; the warm process is one of them.
     """

@@ -22,9 +22,9 @@ from bftrainer.traces.synthetic.generate import HOUR, generate
 from bftrainer.traces.synthetic.profile import MachineProfile, Quantiles
 
 KNOTS = {"group_nodes": 12, "fragment_s": 24, "pool_share": 12}
-"""So many knots for each quantile function, put where the logarithm is furthest off."""
+"""Knots of each quantile function, put where the logarithm is furthest off."""
 EDGE = 0.15
-"""What lies in the lowest share by number, or in the highest by sum, matters less."""
+"""Share: values in the lowest share by number, or in the highest by sum, matter less."""
 FINEST = 5e-5
 """The last knot before the end leaves so much of the distribution."""
 WIDTH = 108

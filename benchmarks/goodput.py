@@ -1,4 +1,4 @@
-"""How long a fit of the goodput model takes, and the best batches of all sizes.
+"""Times a fit of the goodput model, and the best batches of all sizes.
 
     OMP_NUM_THREADS=1 python benchmarks/goodput.py [--repeat 100]
 
@@ -34,7 +34,7 @@ LIMITS = BatchLimits(initial=32, most=4096, local_most=256)
 
 
 def measured(rng: random.Random, largest: int) -> list[IterationTime]:
-    """What a trainer has measured that grew to `largest` workers by doubling, five batches on each size."""
+    """Return measurements of a trainer that doubled up to `largest` workers, five batches on each size."""
     found, workers = [], 1
     while workers <= largest:
         for batch in rng.sample(range(8, 257), 5):

@@ -25,7 +25,7 @@ from bftrainer.replay.dedicated.workload import SubmittedJob
 CLUSTER = ClusterShape(16, 4)
 BOUNDS = ((0.45, 0.65), (0.4, 0.6), (0.35, 0.55), (0.3, 0.5))
 PRICES = np.geomspace(1e-4, 10, 400)
-"""What an hour's delay may cost, relative to a node-hour, on the way to the cheapest training."""
+"""Prices of an hour's delay, relative to a node-hour, on the way to the cheapest training."""
 
 
 def replayed(

@@ -86,7 +86,7 @@ def print_comparison(
 
 
 def print_decisions(traces: Path, workload: str) -> None:
-    """How long decisions take while all jobs are there at once, by the wall clock and in CPU time."""
+    """Print the times of decisions while all jobs are there at once, by the wall clock and in CPU time."""
     jobs = read_jobs(traces / "workloads" / f"{workload}.csv", traces / "traces")
     at_once = [type(job)(job.name, 0.0, job.program, job.workers, job.batch) for job in jobs]
     policy, taken = policy_of("goodput", declared=True), []

@@ -34,7 +34,7 @@ from bftrainer.replay.dedicated.workload import FIXED, SubmittedJob, read_jobs
 COLD = Pauses(init_s=7.9, stall_up_s=0.023, stall_down_s=0.011, rescales=True)
 """docs/evidence/rescaling.md: a cold node's first step (median); pauses of joins and leaves (p99), in s."""
 CHANGE_S = 2.0
-"""What decisions take a change to cost then (s), as chosen on workloads 1 and 2."""
+"""Cost of a change that decisions assume then (s), as chosen on workloads 1 and 2."""
 CATEGORIES = {
     "cifar10": (0, 1),
     "deepspeech2": (1, 10),

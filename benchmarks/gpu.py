@@ -1,4 +1,4 @@
-"""What elastic training costs on GPUs with NCCL: changes of nodes, faults, throughput, and large states.
+"""Costs of elastic training on GPUs with NCCL: changes of nodes, faults, throughput, and large states.
 
     python benchmarks/gpu.py                     # all parts, on all GPUs of this machine
     python benchmarks/gpu.py --only throughput --seconds 60
@@ -65,7 +65,7 @@ PATIENCE_S = 300.0
 
 
 def lacking(options: argparse.Namespace) -> str:
-    """What this machine lacks for the benchmark; "" if nothing."""
+    """Return what this machine lacks for the benchmark; "" if nothing."""
     if options.cpu:
         return ""
     here = f"here: PyTorch {torch.__version__}, {torch.cuda.device_count()} GPUs"
@@ -131,7 +131,7 @@ def torchrun(where: Path, options: argparse.Namespace) -> subprocess.Popen[bytes
 
 
 def rate(steps: Path, seconds: float) -> float:
-    """The steps/s of the last `seconds`, once there have been so many since a warm-up as long as a fifth.
+    """Return the steps/s of the last `seconds`, after a warm-up of a fifth of them.
 
     Raises:
         RuntimeError: there is no step in time.

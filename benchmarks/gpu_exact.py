@@ -30,7 +30,7 @@ def network(width: int, dtype: torch.dtype) -> nn.Module:
 
 
 def memory_mb() -> tuple[int, int]:
-    """What PyTorch has reserved on the GPU, and what the process has in main memory."""
+    """Return PyTorch's reserved memory on the GPU, and the process's main memory."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     on_gpu = torch.cuda.memory_reserved() if torch.cuda.is_available() else 0
     return on_gpu >> 20, pages * os.sysconf("SC_PAGE_SIZE") >> 20

@@ -66,7 +66,7 @@ def faults(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
 
 
 def _width(options: argparse.Namespace) -> int:
-    """Of the layers of gpu_exact.py, whose model is small: it takes as many steps by hand."""
+    """Return the layers' width in gpu_exact.py, whose model is small: it takes as many steps by hand."""
     return max(8, int((options.parameters / 100) ** 0.5))
 
 
@@ -84,7 +84,7 @@ def _churn(own: OnGpus, last: str, count: int) -> Iterator[tuple[str, bool]]:
 
 
 def _compared(where: Path, kind: str, words: list[str]) -> tuple[str, bool]:
-    """How far the weights are from those of as many undisturbed steps."""
+    """Return how far the weights are from those of as many undisturbed steps."""
     found = torch.load(where / "weights")
     command = [sys.executable, str(HERE / "gpu_exact.py"), *words]
     command += ["--steps", str(found["step"]), "--out", "undisturbed"]
@@ -137,7 +137,7 @@ def vacate(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
 def _left(
     own: OnGpus, how: str, leave: Callable[[], object], is_over: Callable[[], object]
 ) -> tuple[str, bool]:
-    """When the workers of the first node are gone, and what is saved once all is over."""
+    """Return when the workers of the first node are gone, and what is saved once all is over."""
     workers, began = own.site.workers_on(NODES[0]), time.monotonic()
     leave()
     own.until(lambda: not any(map(alive, workers)), "an end of the workers")

@@ -29,7 +29,7 @@ class OnGpus(Ours):
         self.name, self.site = "bftrainer", self._site
 
     def command(self) -> list[str]:
-        """What each worker runs."""
+        """Return the command of each worker."""
         return self._command
 
     def one_of(self, host: str) -> int:
@@ -37,13 +37,13 @@ class OnGpus(Ours):
         return self.site.trains_on(host, self._each)[0]
 
     def grow(self, count: int) -> None:
-        """Have so many nodes train."""
+        """Let nodes join until `count` train."""
         for host in NODES[len(self.hosts) : count]:
             self.join(host)
         self.until_size(count)
 
     def until_size(self, count: int) -> None:
-        """Wait for a step on so many nodes.
+        """Wait for a step on `count` nodes.
 
         Raises:
             RuntimeError: there was none.
@@ -56,7 +56,7 @@ class OnGpus(Ours):
         return self._members()[0]
 
     def last_step(self, host: str) -> tuple[int, ...]:
-        """What a node has noted with its last step: its number, and what the script adds."""
+        """Return a node's note of its last step: its number, and what the script adds."""
         lines = (self.where / f"{host}.steps").read_text().splitlines()
         return tuple(map(int, next(line for line in reversed(lines) if line.endswith(";")).split()[2:-1]))
 
@@ -74,7 +74,7 @@ class OnGpus(Ours):
         return max((int(file.stem.partition("-s")[2]) for file in files), default=None)
 
     def newcomers(self) -> list[str]:
-        """What the parts of their start took, as newcomers have noted it."""
+        """Return the times of the parts of newcomers' starts, as they noted them."""
         logs = sorted(self.logs().glob("*.log"))
         return [f"{total} s ({parts})" for log in logs for total, parts in NOTE.findall(log.read_text())]
 

@@ -14,11 +14,11 @@ from torch.utils.data import TensorDataset
 
 LAYERS = 4
 TOGETHER = 20
-"""After so many steps the CPU waits for the GPU, under either: it may run ahead otherwise."""
+"""Steps after which the CPU waits for the GPU, under either: it may run ahead otherwise."""
 
 
 def model_of(parameters: int, batch: int, device: torch.device) -> tuple[torch.nn.Module, torch.Tensor]:
-    """A network of about so many parameters on the device, and a batch for it on the CPU."""
+    """Return a network of about `parameters` on the device, and a batch for it on the CPU."""
     torch.manual_seed(0)
     width = max(1, int((parameters / LAYERS) ** 0.5))
     layers = [
@@ -28,13 +28,13 @@ def model_of(parameters: int, batch: int, device: torch.device) -> tuple[torch.n
 
 
 def as_a_machine_of_its_own(name: str) -> None:
-    """Where several processes share one GPU: NCCL refuses two of one machine on it."""
+    """Let several processes share one GPU: NCCL refuses two of one machine on it."""
     if os.environ.get("BENCHMARK_SHARES_GPU"):
         os.environ["NCCL_HOSTID"] = name
 
 
 def noting(host: str) -> Callable[..., None]:
-    """What notes that a step was taken, with its time, the number of nodes, and other whole numbers."""
+    """Return a function that notes a step, with its time, the number of nodes, and other whole numbers."""
     steps = Path(os.environ["BENCHMARK_WHERE"], f"{host}.steps")
 
     def note(size: int, *more: int) -> None:

@@ -1,4 +1,4 @@
-"""What a step costs more where the batch adapts: gradient noise and times are measured in it.
+"""Extra cost of a step where the batch adapts: gradient noise and times are measured in it.
 
     python benchmarks/gradient_noise.py [--layers 4] [--width 256] [--batch 16] [--steps 32] [--turns 12]
         [--device cuda] [--dtype bfloat16]
@@ -70,7 +70,7 @@ def paced(run: elastic.Run, device: str) -> Iterator[None]:
 
 
 def timed(steps: Iterator[None], count: int, device: str) -> float:
-    """Seconds for so many steps."""
+    """Seconds for `count` steps."""
     clock = time.process_time if device == "cpu" else time.perf_counter
     wait(device)
     began = clock()

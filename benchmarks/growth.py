@@ -1,4 +1,4 @@
-"""What a large store costs: how quickly the daemon answers, its memory, and how the database grows.
+"""Costs of a large store: the daemon's answers, its memory, and the growth of the database.
 
     python benchmarks/growth.py asked [--ended 100000] [--unfinished 1000] [--events 1000000] [--requests 300]
     python benchmarks/growth.py waiting [--sizes 1000 2000 4000]
@@ -56,7 +56,7 @@ from bftrainer.traces.synthetic import generate, profiles
 DAY_S = 86_400.0
 BATCH = 20_000
 REPORT_S = 5.0
-"""How often the daemon stores what a trainer has reported."""
+"""Seconds between two writes of a trainer's reports."""
 START_S = 120.0
 WAIT_S = 600.0
 SETTLE_S, SETTLE_TRIES = 0.5, 10
@@ -81,8 +81,8 @@ def spec(number: int, user: str, least: int = 1) -> TrainerSpec:
 
 
 def fill(path: Path, ended: int, unfinished: int, events: int, days: float, least: int = 1) -> None:
-    """Make a database with so many trainers and events of the last `days`, as a daemon would have left
-    it; each trainer needs `least` nodes."""
+    """Make a database with these trainers and events of the last `days`, as a daemon would have left it; each
+    trainer needs `least` nodes."""
     engine = open_database(path)
     now = time.time()
     with engine.begin() as c:
@@ -234,7 +234,7 @@ async def submitting(http: aiohttp.ClientSession, n: int) -> int:
 
 
 def questions(trainers: int) -> dict[str, Ask]:
-    """What is asked, by the name of its command."""
+    """Return the questions, by the names of their commands."""
     some = random.Random(0)
     return {
         "list": getting(lambda n: "/v1/trainers"),
@@ -296,7 +296,7 @@ def show(title: str, answers: dict[str, dict[str, float]]) -> None:
 
 
 def took(start: dict[str, float]) -> str:
-    """What a start took, in words."""
+    """Return the times of a start, in words."""
     return f"started in {start['wall_s']:.2f} s, {start['cpu_s']:.2f} s of CPU"
 
 

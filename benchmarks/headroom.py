@@ -1,11 +1,11 @@
-"""What does headroom cost and save? Plays the starts of main jobs of a log, with so much left to them.
+"""Costs and savings of headroom: plays the starts of main jobs of a log, with idle nodes left to them.
 
     python benchmarks/headroom.py LOG [--hours 168] [--back 1]
 
 LOG is any that `bftrainer trace info` reads. Counts nodes, and simulates no trainer: they are taken to want
-all that is left. A main job takes idle nodes first. What it needs of ours it has `--back` seconds later; then
-others are given back for those that were left, as the daemon does it, which takes as long. A job that finds
-fewer idle nodes than it needs is late by that time, and all its nodes with it.
+all that is left. A main job takes idle nodes first. Nodes that it needs from us it has `--back` seconds
+later; then others are given back for those that were left, as the daemon does it, which takes as long. A job
+that finds fewer idle nodes than it needs is late by that time, and all its nodes with it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Machine:
         self._pass(time)
 
     def starts(self, nodes: int) -> None:
-        """Main jobs start on so many of the idle nodes."""
+        """Main jobs start on `nodes` of the idle nodes."""
         self._arrivals = [*self._arrivals, Arrival(time=self._now, nodes=nodes)][-REMEMBERED:]
         short = max(0, nodes - self.free)
         self.free -= nodes - short
@@ -76,7 +76,7 @@ class Machine:
         self._balance()
 
     def ends(self, nodes: int) -> None:
-        """So many nodes become idle."""
+        """`nodes` nodes become idle."""
         self.free += nodes
         self._balance()
 

@@ -1,4 +1,4 @@
-"""RubberBand's evaluation, planned anew: fills in docs/evidence/evaluation-hpo.md and draws its picture.
+"""Plans RubberBand's evaluation again: fills in docs/evidence/evaluation-hpo.md and draws its picture.
 
     python benchmarks/hpo.py --traces DIR [--only TABLE]
 

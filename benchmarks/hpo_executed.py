@@ -46,7 +46,7 @@ from bftrainer.traces.logs import Log
 NODES = 4
 BATCH, PAUSE_S = 32, 0.2
 PROFILED = 2
-"""So often trials fill the nodes to learn the profile, with each number of nodes for a trial."""
+"""Times that trials fill the nodes to learn the profile, with each number of nodes for a trial."""
 SCRIPT = f"""\
 import time
 import torch
@@ -70,7 +70,7 @@ ON_S, OFF_S = (30.0, 60.0), (15.0, 40.0)
 """The two nodes that come and go are there and away for so long, from the least to the most."""
 HEAD = f"{'nodes':26}{'forecast s':>11}{'executed s':>11}{'off by':>8}{'load':>6}"
 JOINS = 4
-"""So many nodes join, one after the other, to learn how long they take."""
+"""Nodes that join, one after the other, to learn how long they take."""
 Spans = list[tuple[float, float, str]]
 ALWAYS: Spans = [(0.0, 1e6, f"n{k}") for k in range(NODES)]
 OPTIONS = ("--scheduler", "local", "--t-fwd", "60", "--poll", "0.2", "--objective", "efficiency")
@@ -143,7 +143,7 @@ class Bench:
 
 
 def seconds(study: dict[str, Any]) -> float:
-    """How long a study took."""
+    """Return how long a study took."""
     return float(study["ended_at"] - study["submitted_at"])
 
 

@@ -13,7 +13,7 @@ from bftrainer.search.plan.model.profile import ExperimentProfile, Latency, Per,
 from bftrainer.search.plan.model.simulate import Simulator
 
 ITERATION_S, MINUTES = 8.0, 20.0
-"""Of figures 10 and 11: figure 11 states 20 minutes, neither states how long an iteration takes."""
+"""For figures 10 and 11: figure 11 states 20 minutes, neither states how long an iteration takes."""
 
 
 def functions(profile: ExperimentProfile) -> ExperimentProfile:

@@ -1,4 +1,4 @@
-"""What the tables of benchmarks/hpo.py have in common: plans by all planners, and how they are shown."""
+"""Shared by the tables of benchmarks/hpo.py: plans by all planners, and how they are shown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Planned:
 
     @property
     def saving(self) -> str:
-        """How many times as much the cheapest fixed size costs as the exact plan."""
+        """Return how many times as much the cheapest fixed size costs as the exact plan."""
         if self.static is None or self.exact is None:
             return "-"
         return f"{self.static.estimate.total / self.exact.estimate.total:.2f}x"
@@ -50,12 +50,12 @@ def planned(search: Experiment, profile: ExperimentProfile, minutes: float, *, s
 
 
 def cost(plan: StagePlan | None) -> str:
-    """What a plan costs."""
+    """Return a plan's cost, in words."""
     return f"${plan.estimate.total:,.2f}" if plan else "-"
 
 
 def clock(plan: StagePlan | None) -> str:
-    """How long a plan takes, as minutes and seconds."""
+    """Return how long a plan takes, as minutes and seconds."""
     return f"{int(plan.estimate.jct_s) // 60}:{int(plan.estimate.jct_s) % 60:02}" if plan else "-"
 
 

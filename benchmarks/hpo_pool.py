@@ -75,7 +75,7 @@ def summit_pool(traces: Path) -> Table:
 STARTS_H = (5.0, 30.0, 55.0, 80.0, 105.0)
 """Moments of the log at which searches begin, in hours."""
 WINDOW_H = 48.0
-"""So long a stage may take."""
+"""Hours that a stage may take."""
 
 
 def replayed(traces: Path) -> Table:

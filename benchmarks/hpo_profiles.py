@@ -63,7 +63,7 @@ def summit(path: Path, model: str) -> Curve:
 
 
 def per_iteration(curve: Curve, seconds: float) -> float:
-    """How many samples an iteration has that takes so many seconds on the first point's workers."""
+    """Return the samples of an iteration that takes `seconds` on the first point's workers."""
     return curve[0][1] * seconds
 
 

@@ -122,7 +122,7 @@ def tight(profile: ExperimentProfile) -> float:
 
 
 def gap(traces: Path) -> Table:
-    """How much dearer greedy plans are than exact ones, by how tight the deadline is; how long both take."""
+    """Return how much dearer greedy plans are than exact ones, by tightness of the deadline; and times."""
     lines = []
     curve = pollux(traces, "imagenet", 2048)
     searches = (
@@ -166,7 +166,7 @@ def gap(traces: Path) -> Table:
 
 
 def timed(call: Callable[[], T]) -> tuple[T, float]:
-    """What a call returns, and how long it takes."""
+    """Return the result of a call, and its time (s)."""
     began = time.perf_counter()
     return call(), time.perf_counter() - began
 

@@ -96,7 +96,7 @@ def print_table(found: dict[tuple[str, int], dict[str, Any]], names: list[str], 
 
 
 def print_speed(log: Path) -> None:
-    """How long it takes to plan a minute of 45 and 1,000 devices, with as many jobs as at the peak."""
+    """Print the time to plan a minute of 45 and 1,000 devices, with as many jobs as at the peak."""
     print("\n| devices | jobs | tasks | planned in, s (wall) | CPU, s |\n|---|---|---|---|---|")
     for devices, count in ((45, 41), (1000, 911)):
         options = MixOptions(jobs=count, every_s=0.0, devices=devices, hours=1.0)
@@ -109,7 +109,7 @@ def print_speed(log: Path) -> None:
 
 
 def print_small(seeds: Sequence[int]) -> None:
-    """How far searched plans, and the best of the orders by name, are above the optimum."""
+    """Print how far searched plans, and the best of the orders by name, are above the optimum."""
     rules = PlanRules(gamma_s_per_gb=0.0, apart=False)
     plain, found = [], []
     for seed in seeds:

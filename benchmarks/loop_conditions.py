@@ -1,4 +1,4 @@
-"""What `loop.py` does to the daemon: each condition prepares its store, then attacks it."""
+"""The loads of `loop.py` on the daemon: each condition prepares its store, then attacks it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PROGRESS = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says, see `loop.py`."""
+    """The options of the command line, see `loop.py`."""
 
     seconds: float
     trainers: int
@@ -147,7 +147,7 @@ def asked(world: World, options: Options) -> Iterator[None]:
 
 @contextlib.contextmanager
 def many_trainers(world: World, options: Options) -> Iterator[None]:
-    """So many trainers wait; the nodes are theirs, too."""
+    """Many trainers wait; the nodes are theirs, too."""
     world.state.mkdir(exist_ok=True)
     _fill(world, options.trainers, 0, None)
     yield
@@ -155,7 +155,7 @@ def many_trainers(world: World, options: Options) -> Iterator[None]:
 
 @contextlib.contextmanager
 def many_events(world: World, options: Options) -> Iterator[None]:
-    """So many events are stored, and a thousand trainers that have ended."""
+    """Many events are stored, and a thousand trainers that have ended."""
     world.state.mkdir(exist_ok=True)
     _fill(world, 0, options.events, options.filled)
     yield

@@ -27,7 +27,7 @@ ANSWER_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What was measured; pairs are median and maximum. `over`: turns of more than `TARGET_S`, `own` time."""
+    """The measurements; pairs are median and maximum. `over`: turns of more than `TARGET_S`, `own` time."""
 
     turns: int
     p99_s: float
@@ -52,7 +52,7 @@ class Figures:
 
 @dataclass(slots=True)
 class Readiness:
-    """What /readyz says, asked again and again."""
+    """The answers of /readyz, asked again and again."""
 
     said: Counter[str] = field(default_factory=Counter)
 
@@ -84,7 +84,7 @@ class Readiness:
             await asyncio.sleep(ASK_S)
 
     def reasons(self) -> list[str]:
-        """What was said, the most frequent first."""
+        """Return the reasons, the most frequent first."""
         return [f"{count}x {reason}" for reason, count in self.said.most_common()]
 
 
@@ -105,7 +105,7 @@ def measured(condition: Condition, options: Options) -> Figures:
 
 
 def alive(world: World) -> bool:
-    """Whether the daemon still runs."""
+    """Return whether the daemon still runs."""
     return world.daemon is not None and world.daemon.poll() is None
 
 
@@ -119,7 +119,7 @@ def _figures(world: World, watch: Watch, readiness: Readiness, memory_mb: float)
     long = [turn for turn in turns if "wall_s" in turn]
     walls = sorted(turn["wall_s"] for turn in long)
     short = sum(turn["short"] for turn in turns if "short" in turn)
-    beyond = (short + len(long)) // 100  # so many turns are longer than the 99th percentile
+    beyond = (short + len(long)) // 100  # number of turns longer than the 99th percentile
     own = [_own_s(turn) for turn in long]
     return Figures(
         turns=short + len(long),

@@ -28,7 +28,7 @@ from lsf.impact.mix import MIXES
 
 USUAL: dict[str, Any] = {"nodes": 8, "jobs": 90, "seconds": 180.0, "load": 0.35}
 DOCUMENTED = tuple(Condition(mix=mix, **USUAL, virtual=virtual) for virtual in (True, False) for mix in MIXES)
-"""What docs/evidence/lsf-impact.md has figures of."""
+"""The conditions with figures in docs/evidence/lsf-impact.md."""
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -40,7 +40,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def condition_of(args: argparse.Namespace) -> Condition:
-    """What all runs of a command have in common."""
+    """Return the condition that all runs of a command share."""
     return Condition(**benchmark.common(args), slow=args.slow, virtual=args.virtual)
 
 

@@ -27,7 +27,7 @@ from bftrainer.replay.report.drawing import LOOK
 HERE = Path(__file__).parent
 GRIDS = sorted((HERE / "paper").glob("*.yaml"))
 RECORDED = ("hpo", "parallel")
-"""Of these sweeps more is shown than the figures of each run."""
+"""Sweeps of which more is shown than the figures of each run."""
 MARKED = re.compile(r"(<!-- table: ([a-z0-9-]+) -->)\n.*?(<!-- end -->)", re.DOTALL)
 
 
@@ -70,7 +70,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def filled(text: str, results: Results) -> str:
-    """The document, with every table between its marks made anew."""
+    """Return the document with every table between its marks replaced."""
 
     def table(found: re.Match[str]) -> str:
         return f"{found[1]}\n{TABLES[found[2]](results)}\n{found[3]}"

@@ -1,4 +1,4 @@
-"""What came of the sweeps of the paper's evaluation."""
+"""Results of the sweeps of the paper's evaluation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Results:
-    """What came of the sweeps in the folder `out`."""
+    """Results of the sweeps in the folder `out`."""
 
     traces: Path
     out: Path
@@ -44,11 +44,11 @@ class Results:
         return found
 
     def record(self, grid: str, row: Row) -> ReportData:
-        """What happened in a run."""
+        """Return the record of a run."""
         return _record(self.out / grid / "records" / f"{row['key']}{storage.SUFFIX}")
 
     def trace(self) -> dict[str, Any]:
-        """What the log is like."""
+        """Return the figures of the log."""
         info: list[str | Path] = ["trace", "info", self.traces / LOG, "--machine-nodes", str(MACHINE_NODES)]
         command = [sys.executable, "-m", "bftrainer", *info, "--json"]
         done = subprocess.run(command, check=True, capture_output=True)
@@ -87,7 +87,7 @@ def per_decision(row: Row) -> float:
 
 @cache
 def left_within(traces: Path, spans: tuple[float, ...]) -> list[float]:
-    """After which share of the changes of the whole machine's pool a node leaves within so many seconds."""
+    """Share of the changes of the whole machine's pool after which a node leaves within each span (s)."""
     log = logs.load(traces / LOG, LogOptions())
     changes = intervals.changes(log.intervals, frozenset(log.nodes), BEGIN, BEGIN + HOURS * 3600)
     leaves = np.array([*(change.time for change in changes if change.left), np.inf])

@@ -1,4 +1,4 @@
-"""What partial back-propagation costs in accuracy, and what it saves (Kumar et al. 2021, tables 1 and 3).
+"""Accuracy lost and time saved by partial back-propagation (Kumar et al. 2021, tables 1 and 3).
 
     python benchmarks/partial.py accuracy [--models mlp cnn ...] [--workers 2 4 8] [--seeds 5] [--steps 300]
     python benchmarks/partial.py savings [--device cuda] [--dtype bfloat16]
@@ -62,7 +62,7 @@ class Residual(nn.Module):
 
 
 def resnet(width: int, blocks: int, channels: int = 1, classes: int = 10) -> nn.Module:
-    """A ResNet whose three stages have so many blocks."""
+    """A ResNet with `blocks` blocks in each of three stages."""
     stem = [nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
     stages = [Residual(width * 2**s, 2 if s and not b else 1) for s in range(3) for b in range(blocks)]
     head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width * 4, classes)]
@@ -225,7 +225,7 @@ def freeze(parameters: dict[str, torch.Tensor], order: GradientOrder, count: int
 
 @dataclass
 class Way:
-    """How a model is trained: by so many workers, for so many steps, in parts or not."""
+    """Training of a model: number of workers, of steps, in parts or not."""
 
     workers: int
     steps: int

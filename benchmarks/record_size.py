@@ -1,4 +1,4 @@
-"""How much `bftrainer record` writes in a day of a log of idle nodes, and how long it works for that.
+"""Measures what `bftrainer record` writes in a day of a log of idle nodes, and its time for that.
 
 python benchmarks/record_size.py LOG --machine-nodes 4734 [--hours 24] [--every 10]
 """

@@ -1,4 +1,4 @@
-"""How long decisions take where single GPUs are shared out, and how near the best their placements are.
+"""Times decisions where single GPUs are shared out, and compares their placements with the best.
 
     python benchmarks/shared_gpus.py [--repeat 30] [--only goodput]
     python benchmarks/shared_gpus.py --milp 60 [--cases 5]
@@ -9,7 +9,7 @@ milliseconds of whole decisions (question, counts, placement, actions; of CPU ti
 and other programs may run beside it, and last by the clock), and how far placements are below the bound that
 no placement exceeds.
 
-With `--milp` it compares them with what the MILP with nodes finds in so many seconds, and with its bound.
+With `--milp` it compares them with what the MILP with nodes finds in that time (s), and with its bound.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ EACH = 6
 SIZES = ((10, 80), (100, 800), (1000, 4608))
 """Trainers, nodes."""
 PROGRAMS = 6
-"""Where goodput decides, trainers run so many."""
+"""Different programs that trainers run where goodput decides."""
 BATCH = AdaptingBatch(
     batch=128, at_once=256, initial=128, most=16_384, most_at_once=256, workers=1, noise=None
 )
@@ -61,7 +61,7 @@ COMPARED = ((6, 6), (10, 12), (10, 20))
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Share of curves with two branches, and of trainers on whole nodes; so many users that share no nodes
+    """Share of curves with two branches, and of trainers on whole nodes; number of users that share no nodes
     (1: they are alike); whether batches adapt and goodput decides."""
 
     branches: float = 0.0
@@ -188,7 +188,7 @@ class World:
         return self.take(last)
 
     def events(self) -> list[Event]:
-        """What happens next; the last of it is the one to look at."""
+        """Return the next events; the last is the one to look at."""
         kind = self.rng.random()
         if kind < 0.3:
             self.next += 1
@@ -235,7 +235,7 @@ def main() -> None:
 
 
 def measure(repeat: int, only: str) -> None:
-    """How long decisions take, and how far below the bound of counts they are."""
+    """Print the times of decisions, and how far below the bound of counts they are."""
     print(
         "| trainers | nodes x GPUs | trainers ask for | decision, median ms | p99 ms "
         "| below the bound, mean | most | by the clock, median ms | p99 ms |"
@@ -267,7 +267,7 @@ def told(times: list[float]) -> str:
 
 
 def compare(time_s: float, cases: int) -> None:
-    """How far placements are below those of the MILP with nodes, and below what it proves."""
+    """Print how far placements are below those of the MILP with nodes, and below what it proves."""
     print(
         "| trainers | nodes x GPUs | trainers ask for | cases | proven by the MILP "
         "| below its best, mean | most | below its bound, mean | most |"

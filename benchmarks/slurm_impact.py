@@ -33,7 +33,7 @@ DOCUMENTED = (
     Condition(mix="cores", **USUAL, stock=True),
     Condition(mix="cores", **{**USUAL, "nodes": 64, "jobs": 180, "seconds": 270.0, "load": 0.2}),
 )
-"""What docs/evidence/slurm-impact.md has figures of."""
+"""The conditions with figures in docs/evidence/slurm-impact.md."""
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -61,7 +61,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def condition_of(args: argparse.Namespace) -> Condition:
-    """What all runs of a command have in common."""
+    """Return the condition that all runs of a command share."""
     return Condition(
         **benchmark.common(args),
         shared=args.shared,

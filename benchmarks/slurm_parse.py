@@ -1,4 +1,4 @@
-"""What one poll of a large Slurm costs the daemon: parsing, and finding out which main jobs could start.
+"""Cost of one poll of a large Slurm to the daemon: parsing, and finding the main jobs that could start.
 
     python benchmarks/slurm_parse.py [--nodes 4608] [--jobs 2000] [--repeat 5]
 

@@ -1,4 +1,4 @@
-"""How long it takes to find what main jobs need, where users make their waiting jobs as costly as they can.
+"""Times the search for main jobs' nodes, where users make their waiting jobs as costly as they can.
 
     python benchmarks/slurm_queue.py
 

@@ -1,4 +1,4 @@
-"""What `elastic.Run` costs a step: beside a plain loop with a DataLoader, in turn, in one process.
+"""Cost of `elastic.Run` per step: beside a plain loop with a DataLoader, in turn, in one process.
 
     python benchmarks/step.py                    # a small model on the CPU
     python benchmarks/step.py --device cuda --width 1024
@@ -63,7 +63,7 @@ def with_run(width: int, device: str, *, ddp: bool) -> Iterator[None]:
 
 
 def block_s(loop: Iterator[None], steps: int, device: str) -> float:
-    """Seconds a step, over so many."""
+    """Mean seconds of a step, over `steps`."""
     began = time.perf_counter()
     for _ in range(steps):
         next(loop)

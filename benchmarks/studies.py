@@ -1,12 +1,12 @@
-"""How fast a daemon answers on studies, and how much memory it takes, while a large study goes on.
+"""Measures a daemon's answers on studies, and its memory, while a large study goes on.
 
     python -m benchmarks.studies [--trials 1000] [--reports 100] [--seconds 60] [--settle 5]
 
-A daemon without nodes runs in a process of its own, set as `bftrainer daemon` sets it. Its trials are
-made up: they report so many times a second together, and end after a few reports. Meanwhile another
-process asks for everything that a user can ask of studies, over the daemon's socket. The daemon begins
-with a study of whose trials four fifths have been made. Beside the times it prints the CPU seconds of each
-of the daemon's threads, which another load on the machine does not change much.
+A daemon without nodes runs in a process of its own, set as `bftrainer daemon` sets it. Its trials are made
+up: they report at a fixed rate together, and end after a few reports. Meanwhile another process asks for
+everything that a user can ask of studies, over the daemon's socket. The daemon begins with a study of whose
+trials four fifths have been made. Beside the times it prints the CPU seconds of each of the daemon's threads,
+which another load on the machine does not change much.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ parallelism: 200
 """
 REPORTS_OF_A_RUNG = 25
 MADE = 0.8
-"""So many of the trials have been made when the daemon begins."""
+"""Share of the trials that have been made when the daemon begins."""
 WARM = 195
-"""Measured from when so many trials run: Optuna is loaded, and as many trainers submitted as may be."""
+"""Trials running when measuring begins: Optuna is loaded, and no more trainers may be submitted."""
 TICKS_A_SECOND = 100
 CPU = "cpu.json"
 
@@ -248,7 +248,7 @@ def tell_threads(before: dict[str, float], after: dict[str, float], seconds: flo
 
 
 def answers(client: Client) -> bool:
-    """Whether the daemon answers."""
+    """Return whether the daemon answers."""
     try:
         client.call("GET", "status")
     except DaemonError:
@@ -257,16 +257,16 @@ def answers(client: Client) -> bool:
 
 
 def counts(client: Client) -> dict[str, int]:
-    """How many trials of the large study are in which status."""
+    """Return how many trials of the large study are in which status."""
     found: dict[str, int] = next(s for s in client.call("GET", "studies") if s["name"] == "large")["counts"]
     return found
 
 
 def wait_for(what: Callable[[], bool], seconds: float) -> None:
-    """Wait until something is so.
+    """Wait until `what` is true.
 
     Raises:
-        TimeoutError: it is not after so many seconds.
+        TimeoutError: it is not after `seconds`.
     """
     deadline = time.monotonic() + seconds
     while not what():

@@ -73,7 +73,7 @@ class Turns:
 
 
 def hand_over(name: str, number: int, rounds: int, notes: Any) -> None:
-    """Take so many turns of a millisecond; note when each began and ended."""
+    """Take `rounds` turns of a millisecond; note when each began and ended."""
     turns, found = TakesTurns(name, f"{number} node", CPU), []
     for _ in range(rounds):
         turns.before_compute()
@@ -180,7 +180,7 @@ def models() -> dict[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...]]]
 
 @dataclass(frozen=True)
 class Trained:
-    """What some steps took: processor time (s), and when each began and was done (s)."""
+    """Times of some steps: processor time, and when each began and was done (s)."""
 
     cpu_s: float
     spans: tuple[tuple[float, float], ...]
@@ -265,7 +265,7 @@ def submit(site: Site, name: str, *words: str) -> None:
 
 
 def speed(site: Site, names: tuple[str, ...], seconds: float) -> float:
-    """The steps a second of these trainers together, over so many seconds."""
+    """Total steps per second of these trainers, over `seconds`."""
     before = [site.trainer(name)["step"] for name in names], time.monotonic()
     time.sleep(seconds)
     after = [site.trainer(name)["step"] for name in names]
@@ -273,7 +273,7 @@ def speed(site: Site, names: tuple[str, ...], seconds: float) -> float:
 
 
 def use_of(site: Site) -> DeviceUse:
-    """How the trainer has used its devices alone, as it was measured last."""
+    """Return how the trainer has used its devices alone, as it was measured last."""
     events = [e for e in site.get("events", limit=1000) if e["kind"] == "Measured" and e["data"]["use"]]
     return DeviceUse(**next(e["data"]["use"] for e in reversed(events) if not e["data"]["use"]["beside"]))
 

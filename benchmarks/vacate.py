@@ -1,4 +1,4 @@
-"""How long it takes to choose the nodes for main jobs, at the worst that users can make of it.
+"""Times the choice of nodes for main jobs, at the worst that users can make of it.
 
     python benchmarks/vacate.py
 
@@ -22,7 +22,7 @@ from bftrainer.nodes.vacate import choose
 
 NODES = 5000
 CASES = ((200, 4999, 1), (1000, 1000, 1), (5000, 200, 1), (400, 2500, 10), (1000, 1000, 3), (1, 5000, 2500))
-"""How many claims there are, how many nodes each names, and how many each needs."""
+"""Number of claims, nodes that each names, and nodes that each needs."""
 
 
 def trainers(number: int, sizes: AllowedSizes) -> tuple[list[Trainer], dict[int, Points]]:

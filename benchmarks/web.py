@@ -1,4 +1,4 @@
-"""What the page costs on a large machine: the first paint in Chromium, updates, memory, the daemon's work.
+"""Costs of the page on a large machine: the first paint in Chromium, updates, memory, the daemon's work.
 
     python benchmarks/web.py [--nodes 4608] [--trainers 10000] [--turns 5] [--seconds 30] [--profile FILE]
 
@@ -31,7 +31,7 @@ from tests.support.site import Site
 
 GPUS = 6
 MOVES = {"as on Summit": (4, 5.0), "in a storm": (32, 1.0)}
-"""So many nodes come or go at once, and how often (s). In Summit's published week 2,500 nodes an hour did,
+"""Nodes that come or go at once, and how often (s). In Summit's published week 2,500 nodes an hour did,
 the median change was one of 4 nodes, and there was one in 52 s: so we have as many nodes, in more changes."""
 TURNS, SETTLE_S = 3, 3.0
 PAINTED = "return document.documentElement.dataset.paintMs"
@@ -97,7 +97,7 @@ def opened(url: str, options: argparse.Namespace) -> tuple[float, float]:
 
 
 def moved(made: Site, options: argparse.Namespace, how: str) -> Iterator[None]:
-    """Have nodes come and go for so many seconds; yields a moment after each change."""
+    """Let nodes come and go for the time in `options`; yield a moment after each change."""
     (count, every_s), every = MOVES[how], names(options.nodes)
     end, turn = time.monotonic() + options.seconds, 0
     while time.monotonic() < end:
@@ -110,7 +110,7 @@ def moved(made: Site, options: argparse.Namespace, how: str) -> Iterator[None]:
 
 
 def update_ms(page: Browser, seen: set[int]) -> Iterator[float]:
-    """What the latest change took the page, unless it was seen before."""
+    """Yield the page's time (ms) for the latest change, unless it was seen before."""
     seq, ms = page.script("const d = document.documentElement.dataset; return [d.seq, d.updateMs]")
     if int(seq) not in seen:
         seen.add(int(seq))

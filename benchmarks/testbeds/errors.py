@@ -1,4 +1,4 @@
-"""What goes wrong on a testbed."""
+"""Errors of a testbed."""
 
 from __future__ import annotations
 

@@ -143,19 +143,19 @@ class Machine(Protocol):
 
     @property
     def nodes(self) -> int:
-        """How many it has."""
+        """Return how many it has."""
 
     def load(self, jobs: Sequence[MainJob]) -> Load:
         """Main jobs for it."""
 
     def settings(self) -> dict[str, object]:
-        """What the daemon needs to know of it."""
+        """Return the daemon's settings for it."""
 
     def environ(self) -> Mapping[str, str]:
-        """What the daemon's environment needs beside the usual."""
+        """Return the variables that the daemon's environment needs beside the usual."""
 
     def logs(self) -> dict[str, str]:
-        """What the batch system has logged so far, by a name."""
+        """Return the batch system's logs so far, by name."""
 
     def pilots(self) -> str:
         """The pilots that are left, in words; "" for none."""
@@ -208,7 +208,7 @@ class Harvest:
         self._after.close()
 
     def logs(self) -> dict[str, str]:
-        """What the batch system and, if there is one, the daemon have logged so far."""
+        """Return the logs so far of the batch system and, if there is one, the daemon."""
         return self.machine.logs() | ({} if self._demo is None else {"daemon": self._demo.log()})
 
     def _settings(self) -> dict[str, object]:

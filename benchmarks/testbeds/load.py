@@ -20,7 +20,7 @@ from benchmarks.testbeds.waiting import until
 from benchmarks.testbeds.workload import MainJob
 
 AT_ONCE = 4
-"""So many submissions at a time, where many jobs are submitted together."""
+"""Submissions at a time, where many jobs are submitted together."""
 RETRY_S = 1.0
 
 SCRIPT = """\
@@ -43,7 +43,7 @@ class Load(ABC):
     """
 
     task, job = "0", "0"
-    """What a script has for the number of its task and of its job."""
+    """A script's words for the number of its task and of its job."""
 
     def __init__(self, place: Path, jobs: Sequence[MainJob]) -> None:
         """Its own folder is made in `place`."""
@@ -90,11 +90,11 @@ class Load(ABC):
             self.cancel(left)
 
     def runs(self) -> tuple[MainRun, ...]:
-        """What is known by now of the jobs that were submitted."""
+        """Return what is known by now of the submitted jobs."""
         return runs.measure(self.directory, self.states())
 
     def done(self) -> bool:
-        """Whether every job has been submitted and ended.
+        """Return whether every job has been submitted and ended.
 
         Raises:
             TestbedError: a job was refused.
@@ -115,7 +115,7 @@ class Load(ABC):
             raise TestbedError(f"{left} of {self._tasks} main jobs have not ended in {timeout_s:.0f} s")
 
     def script(self, job: MainJob) -> str:
-        """What the job runs: it writes down when it starts and ends."""
+        """Return the job's script, which writes down when it starts and ends."""
         file = self.directory / str(job.number)
         return SCRIPT.format(file=file, task=self.task, job=self.job, seconds=job.run_s)
 

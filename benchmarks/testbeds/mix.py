@@ -14,13 +14,13 @@ Components = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a job asks for.
+    """The resources that a job asks for.
 
     Attributes:
         components: Options of sbatch or bsub; a heterogeneous job has more than one set of them.
         size: Nodes' worth of one task, where nodes are shared.
         nodes: Nodes of one task, where they are not.
-        tasks: Of an array; 1: it is none.
+        tasks: Of an array; 1: no array.
         dependent: It waits for the end of the job before it.
         reserved: It waits for a reservation of its own.
         short: It runs for a few seconds only.

@@ -1,4 +1,4 @@
-"""What became of main jobs: how long each waited, how it ended, and how full the machine was."""
+"""Results of main jobs: each one's wait and end, and how full the machine was."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Spread:
 
 
 def measure(directory: Path, states: Mapping[int, str]) -> tuple[MainRun, ...]:
-    """What is known of the jobs of a load, by number and task; `states` are those of jobs that have ended."""
+    """Return the known facts on a load's jobs, by number and task; `states` are those of ended jobs."""
     lines: list[str] = []
     with contextlib.suppress(FileNotFoundError):  # none was submitted
         lines = (directory / "submitted.jsonl").read_text("utf-8").splitlines()
@@ -102,7 +102,7 @@ def _run(
 
 
 def _eligible(row: Mapping[str, Any], before: Sequence[MainRun] | None) -> float | None:
-    """When a job could start: after the end of the one before it, and with its reservation."""
+    """Return when a job could start: after the end of the one before it, and with its reservation."""
     ends = [_end(run) for run in before or ()]
     moment: float = max(row["submitted"], row["begins"] or 0.0, *ends, 0.0)
     return moment if moment < float("inf") else None
@@ -118,7 +118,7 @@ def _lines(path: Path) -> list[list[str]]:
 
 
 def waits(runs: Iterable[MainRun]) -> list[float]:
-    """Of the jobs that started, in order of their numbers."""
+    """Return the waits (s) of the jobs that started, in order of their numbers."""
     return [run.wait_s for run in runs if run.wait_s is not None]
 
 
@@ -147,14 +147,14 @@ def _wanted_before(run: MainRun, runs: Sequence[MainRun]) -> float:
 
 
 def _end(run: MainRun) -> float:
-    """When it ended; a job that was killed counts for the time that it needed."""
+    """Return when it ended; a job that was killed counts for the time that it needed."""
     if run.started is None:
         return float("inf")
     return run.ended if run.ended is not None else run.started + run.run_s
 
 
 def busy(runs: Iterable[MainRun], begin: float, end: float) -> list[tuple[float, float]]:
-    """How many nodes' worth main jobs had: (since when, nodes), from `begin` to `end` (Unix s)."""
+    """Return how many nodes' worth main jobs had: (since when, nodes), from `begin` to `end` (Unix s)."""
     changes: dict[float, float] = {begin: 0, end: 0}
     for run in runs:
         if run.started is None:

@@ -1,4 +1,4 @@
-"""What the main queue gets to do: jobs from an SWF log or a generator, compressed to a testbed."""
+"""Load of the main queue: jobs from an SWF log or a generator, compressed to a testbed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bftrainer.traces.packed import open_text
 
 SHORTEST_S = 0.5
 LONGEST = 0.1
-"""Of the span: one long job does not fill the machine all the time."""
+"""Share of the span that a job lasts at most: one long job does not fill the machine all the time."""
 GENERATED_NODES = 128
 SMALL = 0.92
 """The share of generated jobs that take up to a quarter of the machine; the others take more."""
@@ -173,7 +173,7 @@ def _solve(work: Callable[[float], float], wanted: float) -> float:
 
 
 def enough(nodes: int, seconds: float) -> int:
-    """So many main jobs make a good part of a testbed's load: one every 4 s, and some for every node."""
+    """Main jobs that make a good part of a testbed's load: one every 4 s, and some for every node."""
     return max(24, 3 * nodes, round(seconds / 4))
 
 

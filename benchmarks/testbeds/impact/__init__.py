@@ -1,1 +1,1 @@
-"""Whether main jobs notice bftrainer: runs with and without it compared, and why jobs started late."""
+"""Tests whether main jobs notice bftrainer: runs with and without it, and why jobs started late."""

@@ -24,7 +24,7 @@ from benchmarks.testbeds.impact.taking import Taken, stored, take
 from bftrainer.errors import BftrainerError
 
 ORDER = (WITHOUT, WITH, AGAIN)
-"""So that what changes slowly on the machine is in both differences."""
+"""In this order, slow changes of the machine are in both differences."""
 
 
 def say(text: str) -> None:
@@ -74,7 +74,7 @@ def options(description: str | None, mixes: Collection[str], out: Path) -> argpa
 
 
 def common(args: argparse.Namespace) -> dict[str, Any]:
-    """What the options say of every batch system's condition."""
+    """Return the options that every batch system's condition has."""
     return {
         "mix": args.mix,
         "nodes": args.nodes,

@@ -1,4 +1,4 @@
-"""What the runs of a comparison have in common, whatever the batch system."""
+"""The condition that all runs of a comparison share, with any batch system."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPECS = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition(ABC):
-    """What the runs of a comparison have in common.
+    """The condition that all runs of a comparison share.
 
     Attributes:
         mix: The name of a mix of main jobs.
@@ -47,7 +47,7 @@ class Condition(ABC):
 
     @abstractmethod
     def title(self) -> str:
-        """What is compared, in words."""
+        """Return a title of the comparison."""
 
     @abstractmethod
     def main_jobs(self, seed: int) -> tuple[MainJob, ...]:
@@ -63,11 +63,11 @@ class Condition(ABC):
 
     @abstractmethod
     def cycle_s(self) -> float:
-        """How often the batch system goes through its queue, in s."""
+        """Return how often the batch system goes through its queue, in s."""
 
     @abstractmethod
     def events(self, logs: Mapping[str, str]) -> Sequence[Event]:
-        """What the logs of a run say, in order of time."""
+        """Return the events in a run's logs, in order of time."""
 
     def played(
         self, jobs: Sequence[MainJob], *, with_trainers: bool, begin_after_s: float
@@ -80,8 +80,8 @@ class Condition(ABC):
         return tuple(SPECS / name for name in ("quick.yaml", "slow.yaml"))
 
     def gpus(self, seed: int) -> Mapping[int, float]:
-        """How many nodes' worth of GPUs each task of the seed's jobs has, by the job's number; empty where
-        main jobs share no GPUs.
+        """Return how many nodes' worth of GPUs each task of the seed's jobs has, by the job's number; empty
+        where main jobs share no GPUs.
 
         Raises:
             LogError: the log cannot be read, or the jobs cannot be that load.

@@ -1,4 +1,4 @@
-"""What headroom saves main jobs and costs trainers: delay over harvested node-time, one point per headroom.
+"""Headroom's savings for main jobs and costs for trainers: delay over harvested node-time, by headroom.
 
 The runs without bftrainer of a seed serve every headroom, as it is nothing to them.
 """
@@ -23,7 +23,7 @@ DEFAULT = "auto"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one headroom does, over all pairs.
+    """The effects of one headroom, over all pairs.
 
     Attributes:
         headroom: The daemon's setting.

@@ -1,4 +1,4 @@
-"""How much later main jobs start with bftrainer, beside how much two runs without it differ. Pure.
+"""Delays of main jobs with bftrainer, beside the differences of two runs without it. Pure.
 
 Three runs of the same jobs make a pair: `without`, `again` (without, once more) and `with`. Jobs are compared
 one by one, as they are the same; what the two runs without differ by is noise of the batch
@@ -22,14 +22,14 @@ WITHOUT, AGAIN, WITH = MODES = ("without", "again", "with")
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 FEWEST = 3
-"""Of so many jobs at least an interval is computed."""
+"""Jobs that an interval needs at least."""
 LATE_S = 1.0
-"""A job that starts so much later than in both runs without has to be explained."""
+"""Delay (s) against both runs without us from which a job has to be explained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobWaits:
-    """What one job, or one task of an array, waited in each run; seconds."""
+    """The waits of one job, or one task of an array, in each run (s)."""
 
     number: int
     task: int
@@ -40,12 +40,12 @@ class JobWaits:
 
     @property
     def later(self) -> float:
-        """How much later than in the mean of the two runs without it started, in s."""
+        """Return how much later than in the mean of the two runs without it started, in s."""
         return self.with_ - (self.without + self.again) / 2
 
     @property
     def beyond(self) -> float:
-        """How much later than in the slower of the two runs without it started, in s."""
+        """Return how much later than in the slower of the two runs without it started, in s."""
         return self.with_ - max(self.without, self.again)
 
 
@@ -74,7 +74,7 @@ class Difference:
 
     @property
     def is_noise(self) -> bool:
-        """Whether `later` cannot be told from noise: its interval reaches down to it."""
+        """Return whether `later` cannot be told from noise: its interval reaches down to it."""
         low = self.later.value if self.later.low is None else self.later.low
         return low <= self.noise.value
 
@@ -96,12 +96,12 @@ def _p99(before: Any, after: Any, axis: int = -1) -> Any:
 
 
 FIGURES: Mapping[str, Callable[..., Any]] = {"median": _median, "mean": _mean, "p99": _p99}
-"""How much longer jobs waited in a second run than in a first: of the median of waits, and job by job."""
+"""Extra waits of jobs in a second run against a first: of the median of waits, and job by job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What three runs of the same jobs show.
+    """The results of three runs of the same jobs.
 
     Attributes:
         seed: Of their load.

@@ -1,4 +1,4 @@
-"""What happened to main jobs and pilots, and what the daemon logged of it: lines in, events out. Pure."""
+"""Events of main jobs and pilots, and the daemon's log of them: lines in, events out. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.testbeds.runs import MainRun
 
 
 class What(StrEnum):
-    """What happened to a job, or with nodes for it."""
+    """Kinds of events of a job, or of nodes for it."""
 
     STARTED = "started"
     START_FAILED = "start failed"
@@ -35,7 +35,7 @@ class Job:
     task: int | None = None
 
     def is_of(self, run: MainRun) -> bool:
-        """Whether this is the main job or the task, or one of its components."""
+        """Return whether this is the main job or the task, or one of its components."""
         if self.task is not None:  # the array itself has the number of one of its tasks
             return (self.number, self.task) == (run.job, run.task)
         return self.number in (run.job, run.id)

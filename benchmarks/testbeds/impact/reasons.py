@@ -11,7 +11,7 @@ from benchmarks.testbeds.impact.events import Event, What
 from benchmarks.testbeds.runs import MainRun
 
 SLOW_S = 0.5
-"""What takes longer than this is named: a submission, a launch, the time until nodes are vacated."""
+"""Seconds from which on a step is named: a submission, a launch, the time until nodes are vacated."""
 JUST_S = 2.0
 """A job that ended so shortly before another began may have kept it waiting."""
 
@@ -152,7 +152,7 @@ def _of_batch_system(wait: _Wait) -> Iterator[Why]:
 
 
 def _order(runs: Sequence[MainRun]) -> dict[tuple[int, int], float]:
-    """When each job started."""
+    """Return when each job started."""
     return {(run.number, run.task): run.started for run in runs if run.started is not None}
 
 
@@ -192,7 +192,7 @@ def _nodes(run: MainRun, events: Sequence[Event]) -> frozenset[str]:
 
 
 def _after(starts: Mapping[tuple[int, int], float], key: tuple[int, int], own: tuple[int, int]) -> bool:
-    """Whether the first job started after the second in a run."""
+    """Return whether the first job started after the second in a run."""
     return starts.get(key, float("inf")) > starts.get(own, float("-inf"))
 
 
@@ -202,7 +202,7 @@ def _names(found: Sequence[str]) -> str:
 
 
 def _unknown(wait: _Wait) -> tuple[Why, ...]:
-    """What the logs have of the job all the same."""
+    """Lines of the logs about a job whose reason is unknown."""
     said = [
         f"{wait.at(event.time)} {event.text}"
         for event in wait.events

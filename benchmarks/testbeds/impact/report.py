@@ -1,4 +1,4 @@
-"""What pairs of runs show, in words and tables, with the reasons of late jobs."""
+"""Reports pairs of runs in words and tables, with the reasons of late jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.testbeds.runs import MainRun
 
 GOOD = "COMPLETED"
 SHOWN = 12
-"""So many late jobs of all pairs are told with their reasons."""
+"""Late jobs of all pairs that are listed with their reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What one pair shows: late jobs, and those of the run with bftrainer that failed or were requeued."""
+    """Findings of one pair: late jobs, and those of the run with bftrainer that failed or were requeued."""
 
     pair: Pair
     late: list[Late]

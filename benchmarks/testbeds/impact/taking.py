@@ -18,7 +18,7 @@ from benchmarks.testbeds.workload import MainJob
 
 SEEN_EVERY_S = 1.0
 SHOWN_EVERY = 10
-"""A line of progress comes after so many main jobs."""
+"""Main jobs between two lines of progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ def _harvested(
 
 
 def _phase_s(condition: Condition, seed: int, mode: str) -> float:
-    """Where in the batch system's scheduling interval the load begins, which moves all starts. At random:
-    otherwise the two runs without would be alike in it, and the one with would not."""
+    """Return the load's offset (s) in the batch system's scheduling interval, which moves all starts. At
+    random: otherwise the two runs without would be alike in it, and the one with would not."""
     rng = random.Random(f"{seed} {mode}")
     return rng.uniform(0, condition.cycle_s())
 
@@ -107,7 +107,7 @@ def _store(folder: Path, options: Mapping[str, Any], outcome: Outcome, logs: Map
 
 
 def _commit() -> str:
-    """Of the code that runs; "" outside a git repository."""
+    """Return the commit of the code that runs; "" outside a git repository."""
     command = ["git", "describe", "--always", "--dirty"]
     done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
     return done.stdout.strip()
