@@ -83,8 +83,8 @@ class Answers:
 
     @contextmanager
     def counted(self, user: str, size: int, request: web.Request) -> Iterator[None]:
-        """Count an answer of so many bytes while it is under way. If it is too much for all, the user to whom
-        the most is under way gives way: that one's first answer is cut off.
+        """Count an answer of `size` bytes while it is under way. If all answers exceed the bound, the first
+        answer of the user with the most bytes under way is cut off.
 
         Raises:
             BusyError: too much is under way already, to this user or to all.

@@ -34,11 +34,11 @@ TIMEOUT_S = 30.0
 RETRY_S = 1.0
 """When a request is sent again that the daemon did not take."""
 MOST_SAID = 20_000
-"""So many characters of an error of the daemon are shown."""
+"""Characters shown of an error of the daemon, at most."""
 
 Headers = Mapping[str, str] | Message
 HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-"""Of each request, with a credential for a daemon on another machine."""
+"""Headers of each request, with a credential for a daemon on another machine."""
 
 
 class DaemonError(BftrainerError):
@@ -63,7 +63,7 @@ class Client:
         bounds = bounds or ResponseLimits()
         self.where = where
         self.patience_s = bounds.patience_s or TIMEOUT_S
-        """How long it waits for an answer, or for a connection."""
+        """Seconds that it waits for an answer, or for a connection."""
         self._munge, self._most_mb = munge, bounds.most_mb
 
     def call(self, method: str, path: str, *, body: Any = None, **query: Any) -> Any:
@@ -233,23 +233,23 @@ class Client:
 
     @property
     def host(self) -> str:
-        """What requests name as the daemon's machine."""
+        """The host that requests name as the daemon's machine."""
         return "bftrainer" if isinstance(self.where, Path) else self.where
 
     def _odd(self, error: Exception) -> DaemonError:
         return DaemonError(self.no_daemons((str(error) or type(error).__name__)[:300]))
 
     def no_daemons(self, said: str) -> str:
-        """What to say where an answer is none of a daemon."""
+        """Return the message for an answer that is not a daemon's."""
         return NO_DAEMONS_ANSWER.say(where=f"at {self.where}", said=said)
 
     def no_answer(self, method: str, what: str) -> str:
-        """What to say where a daemon took a connection, and gave no whole answer."""
+        """Return the message for a daemon that took a connection, and gave no whole answer."""
         found = NO_ANSWER if method == "GET" else ORDER_UNANSWERED
         return found.say(where=self.where, what=what)
 
     def unanswered(self, error: OSError) -> str:
-        """What to say where no daemon takes a connection."""
+        """Return the message where no daemon takes a connection."""
         if isinstance(error, PermissionError):
             return NOT_FOR_YOU.say(where=self.where)
         if isinstance(self.where, Path):

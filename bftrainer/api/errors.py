@@ -26,7 +26,7 @@ class FullError(BftrainerError):
 
 
 class LateError(BftrainerError):
-    """What an answer needs is not there in time, such as the store."""
+    """A part that an answer needs, such as the store, is not available in time."""
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -66,7 +66,7 @@ Ask = Callable[..., AbstractAsyncContextManager[aiohttp.ClientResponse]]
 
 @dataclass(slots=True)
 class FeedState:
-    """What the feed has told so far: rows by part and key, the status, and how many decisions there were."""
+    """The feed's data so far: rows by part and key, the status, and the number of decisions."""
 
     seq: int = -1
     rows: dict[str, dict[Any, dict[str, Any]]] = field(default_factory=dict)

@@ -13,11 +13,11 @@ from typing import Any
 from bftrainer.threads import check
 
 ENDED = 100
-"""Without `limit`, so many trainers that ended are listed."""
+"""Ended trainers that are listed without `limit`."""
 MAX_ENDED = 1000
-"""At most so many are in one answer; `skip` leads to the next page."""
+"""Ended trainers in one answer, at most; `skip` leads to the next page."""
 MAX_ROWS = 10_000
-"""At most so many events, pauses or reports are asked for at once; `before` leads to the next page."""
+"""Events, pauses or reports in one answer, at most; `before` leads to the next page."""
 LEFT_OUT = "Bftrainer-Left-Out"
 """The header of the answer that tells how many trainers that ended are left out."""
 WAITING_LEFT_OUT = "Bftrainer-Waiting-Left-Out"

@@ -17,15 +17,15 @@ Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")
 
 AT_ONCE = 4
-"""So many look-ups run at a time; one that hangs keeps its thread."""
+"""Look-ups at a time; one that hangs keeps its thread."""
 KEPT_S = 60.0
-"""How long an answer is taken for true without asking again."""
+"""Seconds for which an answer is valid without asking again."""
 MAX_KEPT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer(Generic[Found]):
-    """What was found, or the error that says that there is nothing."""
+    """The result, or the error that says that there is none."""
 
     found: Found | Exception
     at: float
@@ -61,7 +61,7 @@ class Lookups(Generic[Key, Found]):
         self._turn = asyncio.Semaphore(AT_ONCE)
 
     async def find(self, key: Key) -> Found:
-        """What `ask` finds, or an answer of the last minute.
+        """Return what `ask` finds, or an answer of the last minute.
 
         Raises:
             BusyError: It takes too long, and the answer was not known before.

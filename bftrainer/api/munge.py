@@ -22,13 +22,13 @@ SCHEME = "Munge"
 MAX_AGE_S = 60
 """A credential is accepted for so long."""
 AHEAD_S = 5
-"""How far another host's clock may be ahead of ours."""
+"""Seconds that another host's clock may be ahead of this one's."""
 MAX_LENGTH = 4096
 """A longer text is no credential."""
 COMMAND_S = 10.0
 """A command of munge may take so long."""
 AT_ONCE = 8
-"""So many commands run at a time."""
+"""Commands that run at a time, at most."""
 
 _METADATA = re.compile(
     r"STATUS:\s+Success \(0\)\nENCODE_TIME:\s+.*\((\d+)\)\nUID:\s+.*\((\d+)\)\n\n(.*)", re.DOTALL

@@ -1,7 +1,7 @@
 """Bounds the size and time of the answers that a client takes, whatever sends them.
 
-A socket's owner may be no daemon of ours, or one that is broken: an answer may have no end, unpack to
-gigabytes, or lead from page to page for ever.
+A socket's owner may be another program than our daemon, or a broken daemon: an answer may have no end, unpack
+to gigabytes, or lead from page to page for ever.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ MOST_DIGITS = 18
 
 
 class OddAnswerError(Exception):
-    """An answer that no daemon of ours gives; the message says what is odd."""
+    """An answer that our daemon never gives; the message says what is odd."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseLimits:
-    """How much of the answers to one question a client reads, and how long it waits for one.
+    """Bounds on the size of the answers to one question, and on the wait for one.
 
     Without `patience_s` as long as clients do.
     """
@@ -47,7 +47,7 @@ class ResponseLimits:
 
 @dataclass(slots=True)
 class Allowance:
-    """How much the answers to one question may bring: in bytes, and until when (monotonic)."""
+    """The remaining bytes of the answers to one question, and their deadline (monotonic, s)."""
 
     most_mb: int = MOST_MB
     left: int = field(init=False)
@@ -142,7 +142,7 @@ def number(headers: Mapping[str, str] | Message, name: str) -> int:
     """Return the number in a header; 0 without this header.
 
     Raises:
-        OddAnswerError: it is none.
+        OddAnswerError: it is not a number.
     """
     text = headers.get(name, "0")
     if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):

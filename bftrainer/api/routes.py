@@ -20,7 +20,7 @@ MAX_DAYS = 366
 def users_application(service: Service, callers: Callers, *, max_request: int) -> web.Application:
     """Return the server of users: the API under /v1, /metrics, and probes.
 
-    `max_request`: a request's body has at most so many bytes.
+    `max_request`: the most bytes of a request's body.
     """
     app = web.Application(middlewares=[errors, whole], client_max_size=max_request)
     routes = Routes(service, callers)

@@ -54,12 +54,12 @@ class Service(Protocol):
 
     @property
     def answers(self) -> Answers:
-        """What sends large answers."""
+        """Sends large answers."""
         ...
 
     @property
     def feed(self) -> Feed:
-        """What changes, told as it does."""
+        """The feed of changes."""
         ...
 
     @property

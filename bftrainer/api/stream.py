@@ -1,7 +1,7 @@
-"""The feed of changes as server-sent events: what waits for a reader is bounded, and none delays another.
+"""The feed of changes as server-sent events: each reader's queue is bounded, and none delays another.
 
 A stream begins with one `state`; each `change` after it tells what differs, with a higher sequence number. A
-reader that takes too little gets `again`: it has to ask anew. So does each one now and then: rights change.
+reader that takes too little gets `again`: it has to reconnect. So does each one now and then: rights change.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from bftrainer.api.transport.admission import BusyError
 PARTS = ("status", "decisions", "nodes", "studies", "trainers")
 """The parts of the feed that a reader may ask for, in the order in which they are told."""
 QUEUE_BYTES = 1_000_000
-"""So much waits for one reader; one that leaves more unread has to begin again."""
+"""Bytes that wait for one reader, at most; one that leaves more unread has to begin again."""
 BEAT_S = 15.0
 """After so long (s) without a change, a line without meaning shows that both sides are there."""
 LIFE_S = 600.0
-"""Each stream ends after so long (s): who may see what counts anew."""
+"""Each stream ends after this time (s), and the rights of its reader are checked again."""
 SLOW = "you read too slowly: ask again for the whole state"
 OVER = "ask again for the whole state, as every reader does now and then"
 
@@ -35,7 +35,7 @@ SHARED = "all streams are open, and another user has fewer than you: ask again"
 
 
 class HasState(Enum):
-    """What of the state a reader has been given."""
+    """The parts of the state that a reader has been given."""
 
     NOTHING, PART, ALL = "nothing", "a part", "all"
 
@@ -49,18 +49,18 @@ class FeedReader:
     parts: tuple[str, ...]
     given: HasState = HasState.NOTHING
     inside: bool = False
-    """Whether what was taken from here last is the beginning of the state."""
+    """True if what was taken from here last is the beginning of the state."""
     ended: str = ""
     """Why it has to begin again; empty: it goes on."""
     _waiting: deque[bytes] = field(default_factory=deque)
     _parts: int = 0
-    """So many parts of the state wait; they come first, and have no part in `_size`."""
+    """Parts of the state that wait; they come first, and do not count in `_size`."""
     _size: int = 0
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def user(self) -> str | None:
-        """Whose rows it gets; None: an admin, who gets all."""
+        """Return whose rows it gets; None: an admin, who gets all."""
         return None if self.caller.admin else self.caller.user
 
     @property

@@ -87,9 +87,9 @@ def app(debug: bool) -> None:
 
 
 def main() -> None:
-    """Run the command line. Whatever goes wrong ends in a line that says what, and an exit code.
+    """Run the command line. Every error ends in a line that says what is wrong, and an exit code.
 
-    1: the user can mend it. 2: wrong usage. 70: a failure of ours. 130: interrupted. 141: nobody reads the
+    1: the user can mend it. 2: wrong usage. 70: a bug in bftrainer. 130: interrupted. 141: nobody reads the
     output. With `--debug`, a traceback follows.
     """
     debug = "--debug" in sys.argv[1:]

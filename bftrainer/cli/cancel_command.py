@@ -41,7 +41,7 @@ def command(
     for trainer in dict.fromkeys(trainers):
         try:
             ids.append(int(client.call("DELETE", f"trainers/{trainer}")["id"]))
-        except BftrainerError as error:  # the others are to end all the same
+        except BftrainerError as error:  # the others are to end anyway
             if len(trainers) == 1:
                 raise
             refused.append(str(error))

@@ -23,7 +23,7 @@ from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
 
 SWITCH_S = 0.0001
-"""So soon (s) a thread that makes a plan or a large answer lets the event loop have the interpreter."""
+"""Seconds until a thread that makes a plan or a large answer yields the interpreter to the event loop."""
 COLLECTED_AT = (5_000, 5, 5)
 """Garbage is collected in small portions: all that a flood leaves would stop everything for seconds."""
 
@@ -107,7 +107,7 @@ def command(
     from bftrainer.threads import loop_with_gaps
 
     settings = load(overrides, file=config)
-    if gpus and settings.share == "gpu":  # the local scheduler's nodes have so many
+    if gpus and settings.share == "gpu":  # of each of the local scheduler's nodes
         overrides["gpus_per_node"] = gpus
         settings = load(overrides, file=config)
     _check_local(ctx, settings.scheduler, log, main_jobs, start)

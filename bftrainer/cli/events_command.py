@@ -28,7 +28,7 @@ StartWorker 1.9   trainer 1 gets a worker there, which joins it when it is ready
 FOLLOW_S = 0.5
 """The daemon is asked for what has happened since when it tells that something has, not more often."""
 SOME, MOST = 100, 10_000
-"""So many events are asked for then; so many at most."""
+"""Events that are asked for then, and at most."""
 
 
 @click.command("events")

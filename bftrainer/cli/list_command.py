@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bftrainer.api.client import Client, TrainerList
 
 EXPLAINED = 10
-"""Of so many trainers the list says why they failed or wait, or what is odd."""
+"""Trainers of which the list says why they failed or wait, or what is odd."""
 
 Trainers = Sequence[dict[str, Any]]
 

@@ -19,7 +19,7 @@ from bftrainer.series.picture import PlotOver, draw
 from bftrainer.series.points import Point, as_csv, points_of
 
 LINES, POINTS = 20, 100_000
-"""Without -n: so many lines of a table, and so many points otherwise."""
+"""Without -n: lines of a table, and points otherwise."""
 
 
 @click.command("metrics")

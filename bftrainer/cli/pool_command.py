@@ -58,12 +58,12 @@ def command(config: Path | None, state_dir: str | None, as_json: bool, long: boo
 
 
 def _why(node: dict[str, Any]) -> str:
-    """Why a node is not ours, with the main job that has it."""
+    """Return why a node is not ours, with the main job that has it."""
     why, job = node["why"], node.get("job", "")
     return why if not job or job in why else ", ".join(filter(None, (why, f"job {job}")))
 
 
 def _gpus(node: dict[str, Any]) -> str:
-    """How many GPUs a node has, and had, if these were more."""
+    """Return how many GPUs a node has, and had, if these were more."""
     had = node["gpus_had"]
     return f"{node['gpus']} (had {had})" if had > node["gpus"] else str(node["gpus"])

@@ -28,7 +28,7 @@ from bftrainer.traces import recorded
 from bftrainer.traces.logs import LogOptions
 
 DEFAULTS = asdict(LogOptions())
-"""How a log is read if no option says otherwise."""
+"""Defaults of the options for reading a log."""
 
 
 @click.command("replay", cls=ManyOptions)

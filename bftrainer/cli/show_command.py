@@ -17,7 +17,7 @@ from bftrainer.cli.shared.units import units
 from bftrainer.model.text import duration
 
 MOST_NAMES, MOST_METRICS, MOST_ROWS = 16, 24, 16
-"""So many nodes, metrics and rows of a section are shown: a section fits a screen."""
+"""Nodes, metrics and rows shown of a section, at most: it fits a screen."""
 NO_WORK = "not known: the spec names no amount of work (work: until_exit), nor does the script"
 
 
@@ -125,7 +125,7 @@ def _allowed(t: dict[str, Any]) -> str:
 
 
 def _checkpoint(t: dict[str, Any], counted: str) -> dict[str, str]:
-    """Of which step the last checkpoint is, and what becomes of those after it; empty if nothing is known."""
+    """Return the last checkpoint's step, and the fate of later steps; empty if nothing is known."""
     saved, step = t.get("saved"), t["step"]
     if saved is None or t["status"] == "completed":
         return {}
@@ -140,7 +140,7 @@ def _checkpoint(t: dict[str, Any], counted: str) -> dict[str, str]:
 
 
 def _ends(ends: dict[str, Any] | None, work: int | None, counted: str) -> str:
-    """When the work will be done: how that follows from the trainer's speeds, or why it is not known."""
+    """Return when the work will be done, and how that follows from the speeds, or why it is not known."""
     if ends is None:
         return "not known yet" if work else NO_WORK
     likely, late = "at its present speed", "at its average since it was submitted"

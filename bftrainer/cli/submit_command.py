@@ -111,7 +111,7 @@ def _with_checkpoints(client: Client, trainer: str) -> int:
 
 
 def _about(earlier: dict[str, Any], new: int, spec: Path) -> str:
-    """What a new trainer has to do with the one before it, in words."""
+    """Return a new trainer's relation to the one before it, in words."""
     which = f"trainer {earlier['id']} ({earlier['name']}, {earlier['status']} at step {earlier['step']})"
     if earlier["goes_on"]:
         where = earlier["checkpoint_dir"]

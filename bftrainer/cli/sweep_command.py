@@ -115,7 +115,7 @@ def command(
 
 @dataclass
 class Reached:
-    """How many of `total` runs are done."""
+    """Counts the finished runs of `total`."""
 
     total: int
     done: int = 0

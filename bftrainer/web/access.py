@@ -28,10 +28,10 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-"""What every answer carries: no script but our files, no frame, no other site."""
+"""Headers of every answer: no script but our files, no frame, no other site."""
 SCHEME = "Bearer "
 SAME_SITE = frozenset({"same-origin", "none"})
-"""What a browser says of requests of our own page, and of an address that its user typed."""
+"""A browser's words for requests of our own page, and of an address that its user typed."""
 
 
 class NotLetInError(BftrainerError):
@@ -44,8 +44,8 @@ class NotLetInError(BftrainerError):
 
 @dataclass(slots=True)
 class Access:
-    """Who may ask. `hosts` are the names under which the page is asked for; `public`: everybody who reaches
-    it may look."""
+    """Decides who may ask. `hosts` are the names under which the page is asked for; `public`: everybody who
+    reaches it may look."""
 
     hosts: Collection[str]
     public: bool = False

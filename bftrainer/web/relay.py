@@ -19,12 +19,12 @@ from bftrainer.web.access import HEADERS, Access, NotLetInError
 from bftrainer.web.shared_feed import PIECE, SharedFeed, told
 
 READERS = 200
-"""So many pages follow the feed at once."""
+"""Pages that follow the feed at once, at most."""
 TAKEN_S = 60.0
 """A browser that takes nothing for so long (s) is cut off."""
 JSON = "application/json"
 LINES = 200
-"""So many last lines of each node's output are shown at first."""
+"""Last lines of each node's output that are shown at first."""
 MOST_QUERY = 20
 MOST_DIGITS = 16
 ASKED = (
@@ -131,7 +131,7 @@ def _output(shown: dict[str, Any], ends: dict[str, int]) -> dict[str, dict[str, 
 
 
 def _printed_at(path: Path) -> float | None:
-    """When something was last printed there (Unix s); None: not known."""
+    """Return when something was last printed there (Unix s); None: not known."""
     try:
         return path.lstat().st_mtime
     except OSError:  # it has just been removed

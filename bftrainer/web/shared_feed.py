@@ -14,19 +14,19 @@ from bftrainer.api.follow import Ask
 from bftrainer.errors import BftrainerError
 
 STREAMS = 12
-"""So many streams are open at once: the daemon has 16 for one user."""
+"""Streams open at once, at most: the daemon has 16 for one user."""
 PIECE = 64 * 1024
 SPARE = 256 * 1024
 """Changes of fewer bytes never make a page begin with a stream of its own."""
 MOST = 32 * 1024 * 1024
-"""So many bytes of changes are kept; then the stream ends, and its pages begin again."""
+"""Bytes of changes that are kept; then the stream ends, and its pages begin again."""
 END_OF_EVENT = b"\n\n"
 
 
 @dataclass(slots=True, eq=False)
 class FeedLog:
-    """What one stream has told so far, in pieces as they came. `state` is how many bytes the first event has,
-    the state; 0 until it is whole. `status` is that of the daemon's answer, `failed` why there is none."""
+    """The data of one stream so far, in pieces as they came. `state`: bytes of the first event, the state; 0
+    until it is whole. `status` is that of the daemon's answer, `failed` why there is none."""
 
     pieces: list[bytes] = field(default_factory=list)
     size: int = 0
@@ -39,7 +39,7 @@ class FeedLog:
 
     @property
     def is_long(self) -> bool:
-        """Whether a new page had better begin with a state of its own."""
+        """Return whether a new page had better begin with a state of its own."""
         return bool(self.state) and self.size - self.state > max(SPARE, self.state // 2)
 
     def add(self, piece: bytes) -> None:

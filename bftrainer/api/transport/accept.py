@@ -24,27 +24,27 @@ from bftrainer.api.transport.sockets import PORTION, ClientSocket, briefly, clie
 TURN_S = 0.003
 """For so long connections are accepted in one turn of the event loop."""
 AT_ONCE = 16
-"""So many of them are admitted in a turn: those that make room for them are open until its end."""
+"""Connections admitted in a turn: those that make room for them are open until its end."""
 BACKLOG = 1024
-"""So many connections wait in the kernel."""
+"""Connections that wait in the kernel, at most."""
 PAUSE_S = 0.1
-"""How long nothing is accepted after the system had no descriptor or memory for a connection."""
+"""Seconds without accepting after the system had no descriptor or memory for a connection."""
 LINGER_S = 0.5
 """A connection that was refused stays open for so long: a client that writes first has time to read why."""
 LINGERING = 32
-"""So many refused connections are open at once."""
+"""Refused connections that are open at once, at most."""
 IPV6_SITE = 64
-"""An IPv6 client has a whole network of addresses: its first so many bits count as one address."""
+"""Bits: an IPv6 client has a whole network of addresses, whose prefix counts as one address."""
 LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
-"""So has a client on this machine whose user is not known."""
+"""The same for a client on this machine whose user is not known."""
 SUBORDINATE = 1 << 16
-"""A user has so many subordinate numbers (/etc/subuid), as each of which it can connect: numbers without a
-name count together, by so many in a row. None is below that: those are people's and services'."""
+"""Subordinate numbers of a user (/etc/subuid), as each of which it can connect: blocks of this size without
+names count as one user. Lower numbers are people's and services'."""
 
 
 class Listener:
-    """Serves an application on a bound socket, until `cleanup`; reads portions of so many bytes. `named` says
-    of which user numbers it is known that they have a name."""
+    """Serves an application on a bound socket, until `cleanup`; reads portions of `portion` bytes. `named`
+    has the user numbers that are known to have a name."""
 
     def __init__(
         self,

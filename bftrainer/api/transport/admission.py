@@ -22,13 +22,13 @@ Owner = tuple[str, int | str]
 RETRY_S = 1
 """When a client that was refused may try again: seconds, of which HTTP knows only whole ones."""
 BURST_S = 4.0
-"""An owner that was quiet may send what it could have sent in so many seconds at once."""
+"""An owner that was quiet may send at once what it could have sent in this time (s)."""
 TELL_S = 1.0
-"""How often it is told that an owner hits a bound."""
+"""Seconds between two reports that an owner hits a bound."""
 TOLD_AT_ONCE = 200
-"""Of so many owners in one turn of the event loop."""
+"""Owners that are reported in one turn of the event loop, at most."""
 MAX_QUIET = 10_000
-"""So many owners are remembered before those that have been quiet are forgotten."""
+"""Owners that are remembered before those that have been quiet are forgotten."""
 
 
 class BusyError(BftrainerError):
@@ -41,7 +41,7 @@ class BusyError(BftrainerError):
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """What a listener's clients may use: connections in all (`total`) and of one owner (`each`), requests per
+    """Bounds on a listener's clients: connections in all (`total`) and of one owner (`each`), requests per
     second of one owner (None: no limit), and the time in which a client sends its request. `total_is` names
     the setting that gives `total`."""
 
@@ -61,10 +61,10 @@ class ConnectionPlace:
     evict: Callable[[BusyError], None] = lambda _: None
     """Closes the connection, because another one needs the place, with what its client is told."""
     idle: bool = True
-    """Whether nobody is at work for it: the client has yet to send its request, or to take its answer."""
+    """True if nobody is at work for it: the client has yet to send its request, or to take its answer."""
     connected: bool = True
     evicted: BusyError | None = None
-    """What its client is told, once the connection had to make room."""
+    """The error for its client, once the connection had to make room."""
 
     def belongs_to(self, uid: int) -> None:
         """Count the place to a user from now on, and its request to the user's rate.
@@ -77,7 +77,7 @@ class ConnectionPlace:
             self.register.move(self, owner)
 
     def proven(self) -> None:
-        """Its client has shown that it is an agent of ours: nobody's share, and never evicted."""
+        """Authenticated agent: exempt from quotas and eviction."""
         self.idle = False
         self.register.exempt(self)
 
@@ -98,7 +98,7 @@ class ConnectionPlace:
 
 @dataclass(slots=True)
 class _Hits:
-    """How often an owner has hit a bound since that was told."""
+    """Counts an owner's hits of a bound since the last report."""
 
     told_at: float = float("-inf")
     untold: int = 0
@@ -123,7 +123,7 @@ class Admission:
     _hits: dict[tuple[str, Owner], _Hits] = field(default_factory=dict)
     _pruned_at: float = 0.0
     taken: int = 0
-    """How many places are taken."""
+    """Number of places that are taken."""
 
     def change(self, bounds: HttpLimits) -> None:
         """Go by other bounds from now on. What has been let in stays."""

@@ -22,11 +22,11 @@ from bftrainer.api.transport.sockets import AGENT_PORTION, ClientSocket
 log = logging.getLogger(__name__)
 
 MAX_HEAD = 16 * 1024
-"""A request's line and headers have at most so many bytes; a credential of munge takes up to 4096."""
+"""Bytes of a request's line and headers, at most; a credential of munge takes up to 4096."""
 MAX_LINE = 4096
-"""A request's line (method, path, query) has at most so many bytes."""
+"""Bytes of a request's line (method, path, query), at most."""
 READ_AHEAD = 16 * 1024
-"""So much of a body is read before a handler asks for it."""
+"""Bytes of a body that are read before a handler asks for it."""
 LINGER_S = 1.0
 """For so long a body that nobody reads is thrown away, so that its client can take the answer."""
 CONTINUE = "100-continue"
@@ -119,7 +119,7 @@ class Connection(web.RequestHandler):
         self._answering = None
 
     def proven(self) -> None:
-        """The client is an agent of ours, and stays."""
+        """The client is an authenticated agent, and stays."""
         self.work()
         self.place.proven()
         self._client.portion = AGENT_PORTION
@@ -212,7 +212,7 @@ def one_request(handle: Handle) -> Handle:
 
 
 def too_large(request: web.BaseRequest) -> str:
-    """What is wrong with a request whose body is too large; its size is known if the client gave it."""
+    """Return the message for a request whose body is too large; its size is known if the client gave it."""
     most = request.client_max_size
     size = f"more than {most}" if request.content_length is None else str(request.content_length)
     return (

@@ -1,4 +1,4 @@
-"""Who is at the other end of a TCP connection on this machine: the kernel's table of sockets says it.
+"""Finds the user at the other end of a TCP connection on this machine, in the kernel's socket table.
 
 The answer is good for sharing out what the daemon has, not for rights: users of other machines have none.
 """

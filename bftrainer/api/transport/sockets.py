@@ -19,11 +19,11 @@ from types import FrameType
 
 SO_PASSRIGHTS = 83  # of <asm-generic/socket.h>; Python has no name for it yet
 PORTION = 32 * 1024
-"""So many bytes of a request are read in one turn of the event loop."""
+"""Bytes of a request that are read in one turn of the event loop."""
 AGENT_PORTION = 4096
-"""So many bytes of an agent are: a frame of six bytes costs as much as one of a thousand."""
+"""The same of an agent: a frame of six bytes costs as much as one of a thousand."""
 UNPROVEN_PORTION = 128
-"""So many are until it has proven to be one."""
+"""The same until it has proven to be an agent."""
 BRIEFLY_S = 0.005
 """For so long the kernel may close what a client has passed, before it is interrupted."""
 
@@ -103,7 +103,7 @@ class UnixClient(ClientSocket):
 
 
 def client_of(accepted: socket.socket, portion: int = PORTION) -> ClientSocket:
-    """The connection that was accepted, to be read in portions of so many bytes."""
+    """The accepted connection, to be read in portions of `portion` bytes."""
     kind = UnixClient if accepted.family == socket.AF_UNIX else ClientSocket
     client = kind(fileno=accepted.detach())
     client.portion = portion

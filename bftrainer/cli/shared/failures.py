@@ -11,9 +11,9 @@ from bftrainer.model.text import cut
 
 USER, USAGE, OURS, INTERRUPTED = 1, 2, 70, 130
 MOST_CHARACTERS = 2000
-"""So much of a line of an error is shown."""
+"""Characters of a line of an error that are shown."""
 MOST_LINES = 100
-"""So many lines of an error are shown."""
+"""Lines shown of an error, at most."""
 
 
 def tell(error: BaseException) -> int:
@@ -39,7 +39,7 @@ def tell(error: BaseException) -> int:
 
 
 def _tell_usage(error: click.ClickException) -> int:
-    """What click prints; a file's name in it may have control characters."""
+    """Print click's message; a file's name in it may have control characters."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     if type(error).__name__ == "NoArgsIsHelpError":  # which older versions of click do not have
         say(error.format_message(), err=True)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from datetime import datetime
 
 DIGITS = 4
-"""So many digits of a figure count."""
+"""Significant digits of a figure."""
 LARGE = 10 ** (DIGITS - 1)
 """From here on a figure is written as a whole number, up to 10**15, beyond which nobody counts digits."""
 SLOW = 10.0
-"""Below so many samples/s a digit after the point counts."""
+"""Samples/s below which a digit after the point counts."""
 
 
 def whole(count: int) -> str:

@@ -16,7 +16,7 @@ from bftrainer.errors import BftrainerError
 from bftrainer.messages.commands.reaching import NO_DAEMONS_ANSWER
 
 ODD_ANSWER = (TypeError, KeyError, IndexError, AttributeError, ValueError, OverflowError, RecursionError)
-"""What an answer of another form is noticed by."""
+"""Errors that an answer of another form causes."""
 ITS_FOLDER = "Ask the daemon with this folder.  [default: the daemon that the settings name]"
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Advance(Protocol):
-    """How a task reports its progress."""
+    """Reports the progress of a task."""
 
     def __call__(self, done: float, what: str | None = None, /) -> None:
         """Show that the share `done`, 0 to 1, is done; `what` replaces the text beside the bar."""

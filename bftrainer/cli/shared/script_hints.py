@@ -22,12 +22,12 @@ _TRAINERS = {"transformers", "trl"}
 _LIGHTNING = {"lightning", "lightning.pytorch", "pytorch_lightning"}
 _OURS = re.compile(r"^\s*(from|import)\s+bftrainer\b", re.MULTILINE)
 READ = 65536
-"""So many bytes of a shell script are read."""
+"""Bytes of a shell script that are read, at most."""
 
 
 def hint(spec: TrainerSpec) -> str:
-    """What its user should know of a script that does not use what bftrainer has for it, alone or beside a
-    framework; empty if nothing. A script that cannot be read is the worker's to tell of."""
+    """Return what its user should know of a script that does not use what bftrainer has for it, alone or
+    beside a framework; empty if nothing. A script that cannot be read is the worker's to tell of."""
     if told := _starter_in_shell_script(spec):
         return told
     script = next((word for word in spec.command[1:] if word.endswith(".py")), "")
@@ -55,12 +55,12 @@ def _begin(script: Path) -> str:
 
 
 def _names_us(script: Path) -> bool:
-    """Whether a script imports something of bftrainer anywhere, such as under an `if`."""
+    """Return whether a script imports something of bftrainer anywhere, such as under an `if`."""
     return _OURS.search(_begin(script)) is not None
 
 
 def _starter_in_shell_script(spec: TrainerSpec) -> str:
-    """What to say of a shell script that starts processes which know nothing of other nodes' ones."""
+    """Return the hint on a shell script that starts processes which know nothing of other nodes' ones."""
     name = next((word for word in spec.command if word.endswith((".sh", ".bash"))), "")
     lines = _begin(Path(spec.workdir, name)).splitlines()
     found = next((program for line in lines if (program := starter(split(line)))), "")
@@ -70,7 +70,7 @@ def _starter_in_shell_script(spec: TrainerSpec) -> str:
 
 
 def _framework(imports: dict[str, list[str]]) -> Diagnostic | None:
-    """What is said of a script with a framework's Trainer; None where it has none."""
+    """Return the hint on a script with a framework's Trainer; None where it has none."""
     for name, taken in imports.items():
         if name.partition(".")[0] in _TRAINERS and any(word.endswith("Trainer") for word in taken):
             return NO_CALLBACK_STEPS

@@ -88,6 +88,6 @@ def finish(found: Sequence[Finding], *, as_json: bool) -> NoReturn:
 
 
 def _rows(finding: Finding) -> list[tuple[str, str, str]]:
-    """What was found, with what to do about it on a line of its own."""
+    """Return a finding's rows, with what to do about it on a line of its own."""
     found = [(finding.level.value, finding.check, finding.found)]
     return [*found, ("", "", f"-> {finding.remedy}")] if finding.remedy else found

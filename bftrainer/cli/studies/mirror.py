@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MOST_S = 60.0
 """The longest pause before a storage that could not be written is tried again."""
 LAST = 20
-"""So many ended studies are looked at: what was not written of them before a restart is."""
+"""Ended studies that are looked at after a restart: their last changes may not have been written."""
 NICE = 10
 """The helper gives way to daemon and trainings."""
 
@@ -77,7 +77,7 @@ def command(
 
 
 def _whole(url: str | None) -> str | None:
-    """The URL of a storage, whose file starts at the present folder; raises BftrainerError if it is none."""
+    """A storage's URL, with files relative to the present folder; BftrainerError if it is invalid."""
     from bftrainer.search.optuna.storage import checked
 
     try:

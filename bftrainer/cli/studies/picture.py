@@ -34,7 +34,7 @@ def show(views: Iterator[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def picture(study: dict[str, Any], height: int) -> Group:
-    """Return a study as a head, its rungs, and as many trials as a terminal of so many lines has room for."""
+    """Return a study's head, its rungs, and the trials that a terminal of `height` lines can show."""
     rungs = Table("rung", "samples", "trials", "ended", "best", box=None)
     for row in rung_rows(study):
         rungs.add_row(*(printable(cell) for cell in row))

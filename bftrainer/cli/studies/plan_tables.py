@@ -83,7 +83,7 @@ def late(answer: DeadlineAnswer, plan: StagePlan) -> float:
 
 
 def _proof(answer: DeadlineAnswer, unit: str) -> str:
-    """What is known of how much cheaper a plan could be."""
+    """Return what is known of how much cheaper a plan could be."""
     if "exact" not in answer.others:
         return "not proven: of plans that share nodes trial by trial, only fixed numbers of nodes are tried"
     if answer.others["exact"] is None:

@@ -23,14 +23,14 @@ from bftrainer.errors import BftrainerError
 from bftrainer.messages.commands.lines import NO_RESULT_YET, NOT_WITH, ONLY_WITH
 
 ASKED = 100
-"""So many trials are asked for, as a high terminal may show them."""
+"""Trials that are asked for, as a high terminal may show them."""
 SHOWN = 40
-"""So many trials are shown: those that run, and the best; --all shows every one."""
+"""Trials shown, at most: those that run, and the best; --all shows every one."""
 
 
 def forecast(study: dict[str, Any]) -> str:
-    """When a study will be done on the nodes of now, what its deadline needs, and why it was planned again;
-    empty if it has ended."""
+    """Return when a study will be done on the nodes of now, what its deadline needs, and why it was planned
+    again; empty if it has ended."""
     if study["ended_at"]:
         return ""
     known = study.get("forecast")
@@ -41,7 +41,7 @@ def forecast(study: dict[str, Any]) -> str:
 
 
 def learnt(study: dict[str, Any]) -> str:
-    """What was learnt of a study's trials, as keys of its trainer; empty if nothing was."""
+    """Return what was learnt of a study's trials, as keys of its trainer; empty if nothing was."""
     known = study.get("learnt") or {}
     keys = []
     if known.get("curve"):
@@ -163,7 +163,7 @@ def _spec(client: Client, study: str, trial: int, *, as_json: bool) -> None:
 
 
 def _print(study: dict[str, Any], most: int, said: int) -> None:
-    """Print a study with so many trials, but the first lines that have been `said`."""
+    """Print a study with `most` trials, but the first lines that have been `said`."""
     for text in head(study)[said:]:
         say(text)
     if ahead := forecast(study):

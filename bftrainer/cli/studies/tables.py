@@ -41,7 +41,7 @@ def head(study: dict[str, Any]) -> list[str]:
 
 
 def _why_stalled(study: dict[str, Any]) -> str:
-    """What is known of why no trial gets further, and where there is more to see."""
+    """Return the known reasons why no trial gets further, and where to look."""
     runs = [t for t in study["table"] if _has_trainer(t)]
     holds = next((t for t in runs if t["nodes"]), None)
     if holds is not None:
@@ -50,7 +50,7 @@ def _why_stalled(study: dict[str, Any]) -> str:
 
 
 def _storage(own: dict[str, Any], *, ended: bool) -> str:
-    """How the copy in a storage of Optuna is."""
+    """Return how the copy in a storage of Optuna is."""
     text = f"storage {own['url']}"
     if own["error"]:
         again = ""
@@ -65,7 +65,7 @@ def _storage(own: dict[str, Any], *, ended: bool) -> str:
 
 
 def _has_trainer(t: dict[str, Any]) -> bool:
-    """Whether a trial has a trainer that runs or waits for nodes."""
+    """Return whether a trial has a trainer that runs or waits for nodes."""
     return t["status"] == "running" or (t["status"] == "waiting" and t.get("trainer_id") is not None)
 
 

@@ -17,7 +17,7 @@ from bftrainer.errors import BftrainerError
 from bftrainer.messages.commands.lines import NO_TRIAL
 
 LINES = 15
-"""So many lines of each worker's output are shown."""
+"""Lines shown of each worker's output, at most."""
 
 
 def row_of(study: dict[str, Any], number: int) -> dict[str, Any]:

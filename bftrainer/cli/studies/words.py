@@ -17,7 +17,7 @@ BARS = "▁▂▃▄▅▆▇█"
 STALLED_S = 600.0
 """After so long without a report a study is said to make no progress."""
 WIDTH = 16
-"""So many points of a course are shown."""
+"""Points of a course that are shown."""
 
 
 def study_line(study: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bftrainer.demo.view import DaemonView, Told
 
 TRAINERS = 8
-"""So many trainers are shown."""
+"""Trainers shown, at most."""
 
 
 def show(views: Iterable[DaemonView], seconds: float, *, quiet: bool) -> DaemonView:

@@ -19,7 +19,7 @@ LEAST_COLUMNS = 20
 NAME_COLUMNS = 16
 """A longer name of a node is cut."""
 MARKS = {"join": ("▲", "^"), "leave": ("▼", "v"), "loss": ("✖", "x"), "restart": ("↻", "r")}
-"""How a rescale is marked, and where a terminal has ASCII only."""
+"""Marks of rescales, in Unicode and in ASCII."""
 WORDS = {
     "join": "nodes joined",
     "leave": "nodes given back",
@@ -104,7 +104,7 @@ class Signs:
 
 
 def axis(span_s: float, columns: int, *, ends_now: bool = False) -> str:
-    """Return the line of times below columns that stand for so many seconds: begin, middle and end."""
+    """Return the line of times below columns that stand for `span_s` seconds: begin, middle and end."""
     begin, middle, end = "0 s", f"{span_s / 2:.0f} s", f"{span_s:.0f} s"
     if ends_now:
         begin, middle, end = f"{duration(span_s)} ago", f"{duration(span_s / 2)} ago", "now"

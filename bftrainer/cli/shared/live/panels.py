@@ -19,7 +19,7 @@ from bftrainer.series.timeline import rescales
 BAR, NAME = 16, 24
 """The widths of bars, and of trainers' names at most."""
 SHOWN = 5
-"""So many rescales and decisions are shown, the last."""
+"""The latest rescales and decisions that are shown."""
 
 
 def trainers_table(trainers: Sequence[dict[str, Any]], times: PhaseTimes, now_s: float, rows: int) -> Table:

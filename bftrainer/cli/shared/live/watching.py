@@ -19,7 +19,7 @@ from bftrainer.series.timeline import Timeline
 
 FRAMES_PER_S = 1
 OTHERS = 19
-"""So many lines of a terminal are not for nodes and trainers."""
+"""Lines of a terminal that are not for nodes and trainers."""
 
 
 def show(views: Iterable[DaemonView], course: Callable[[DaemonView], Timeline]) -> None:
@@ -28,7 +28,7 @@ def show(views: Iterable[DaemonView], course: Callable[[DaemonView], Timeline]) 
     last: DaemonView | None = None
 
     def frame() -> RenderableType:
-        """Draw the last view anew: its nodes go on being theirs while nothing changes."""
+        """Draw the last view again: its nodes keep their trainers while nothing changes."""
         return "" if last is None else picture(last, course(last), times, console)
 
     if console.is_terminal:

@@ -274,7 +274,7 @@ def _replay(
 
 
 def _policy(allocator: str, given: dict[str, Any], nodes: int, change_s: float) -> ClusterPolicy:
-    """The allocator of this name; `given` has the options of OF_GOODPUT, and a cluster so many nodes."""
+    """The allocator of this name; `given` has the options of OF_GOODPUT, a cluster `nodes` nodes."""
     from bftrainer.allocate.goodput.counts import ChangeCost, GoodputAim
     from bftrainer.allocate.goodput.sizes import UtilityBounds
     from bftrainer.replay.dedicated.policies import policy_of

@@ -17,9 +17,9 @@ WARNED = "(!)"
 """Beside the status of a trainer whose script has been warned of something."""
 
 METRICS = 4
-"""So many metrics of a trainer are listed, those of the shortest names; show has all."""
+"""Metrics of a trainer that are listed, those of the shortest names; show has all."""
 REASON = 40
-"""A reason in a table has at most so many characters; show and queue -v have all."""
+"""Characters of a reason in a table, at most; show and queue -v have all."""
 
 
 def _likely(t: Mapping[str, Any]) -> float:
@@ -28,7 +28,7 @@ def _likely(t: Mapping[str, Any]) -> float:
 
 
 Cell = Callable[[dict[str, Any], float], object]
-"""What a trainer's row of the API has for a column, now (Unix seconds)."""
+"""Gives a column's value from a trainer's row of the API, now (Unix seconds)."""
 
 COLUMNS: Mapping[str, Cell] = {
     "id": lambda t, now: t["id"],
@@ -87,7 +87,7 @@ def brief(reason: str) -> str:
 
 
 def _reason(t: dict[str, Any]) -> str:
-    """Why a trainer waits or has not done its work, or else what its workers do, or its note."""
+    """Return why a trainer waits or has not done its work, or else what its workers do, or its note."""
     if t["status"] == "completed":
         return ""
     works = t["ended_at"] is None and t["status"] != "waiting"
