@@ -15,7 +15,7 @@ from bftrainer.wire.messages.from_agent import Devices, DevicesChanged
 
 
 def devices_text(devices: Devices | None) -> str:
-    """What a node's pilot has of devices, and which of them are out of use; empty if none or not known."""
+    """Return a pilot's devices in words, and those out of use; empty if none or not known."""
     if devices is None or not devices.kind:
         return ""
     out = f"; out of use: {'; '.join(devices.out)}" if devices.out else ""
@@ -29,11 +29,11 @@ class AgentLink:
         self._hub, self._pilots, self._user_of = hub, pilots, user_of
 
     def serves(self, node: str, spec: TrainerSpec) -> bool:
-        """Whether a node has an agent that may run this trainer's program: an agent of the trainer's user."""
+        """Return whether a node has an agent of the trainer's user, which may run the trainer's program."""
         return self._hub.connected(node) and self._pilots.runs_as(node, self._user_of(spec))
 
     def devices(self, node: str) -> int:
-        """How many devices a node's pilot has that can be used."""
+        """Return how many devices a node's pilot has that can be used."""
         found = self._hub.devices(node)
         return found.count if found is not None else 0
 
@@ -42,7 +42,7 @@ class AgentLink:
         self._hub.has_devices(node, devices)
 
     def devices_of(self, node: str) -> Devices | None:
-        """What a node's agent has said of its pilot's devices."""
+        """Return what a node's agent has said of its pilot's devices."""
         return self._hub.devices(node)
 
     def send(self, node: str, message: Message) -> None:
@@ -54,8 +54,8 @@ class AgentReports:
     """Implements `wire.hub.AgentEvents`: what agents report goes to the launcher, or gives their nodes
     back.
 
-    `trainers_on` gives the trainers that may have workers on a node. `has_gpus` is told of node, user and
-    number of a pilot's GPUs, and for how many workers these are too few. Until `opened`, agents are asked to
+    `trainers_on` gives the trainers that may have workers on a node. `has_gpus` gets node, user and number of
+    a pilot's GPUs, and the number of workers that these are too few for. Until `opened`, agents are asked to
     come again.
     """
 
@@ -76,12 +76,12 @@ class AgentReports:
         self._out: dict[str, tuple[str, ...]] = {}  # node -> what was told of devices out of use
 
     def is_open(self) -> bool:
-        """Whether agents may come in."""
+        """Return whether agents may come in."""
         return self.opened
 
     def up(self, node: str, tag: str, inventory: list[Message]) -> bool | None:
-        """An agent has connected; it may stay if its pilot is one of ours that is not being released. None:
-        its pilot may have landed there, and the scheduler has not said so yet."""
+        """An agent has connected; it may stay if its pilot is ours and is not being released. None: its pilot
+        may have landed there, and the scheduler has not said so yet."""
         if self._pilots.known(node, tag) is None and self._pilots.records.awaits(tag):
             return None
         if self._pilots.known(node, tag) is None or node in self._pilots.records.releasing:

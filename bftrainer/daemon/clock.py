@@ -11,7 +11,7 @@ from bftrainer.ports import Clock
 from bftrainer.telemetry.telemetry import Telemetry
 
 CORRECTION = 0.1
-"""After the machine's clock was set, a second of ours is so much longer or shorter until both agree again."""
+"""Share by which our seconds differ, after the machine's clock was set, until both agree again."""
 DAY_S = 86_400.0
 AGREED_S = 600.0
 """If the machine's clock has been ahead by over a day for so long, it was wrong before: its time is taken at
@@ -74,7 +74,7 @@ async def watch(clock: Clock, telemetry: Telemetry) -> None:
 
 
 def difference(behind_s: float) -> str:
-    """What is wrong if our clock is so far behind the machine's; empty: nothing."""
+    """Return what is wrong if our clock is `behind_s` behind the machine's; empty: nothing."""
     if abs(behind_s) < TOLD_S:
         return ""
     amount = f"{abs(behind_s) / DAY_S:.1f} days" if abs(behind_s) > DAY_S else f"{abs(behind_s):.0f} s"

@@ -6,7 +6,7 @@ import resource
 from dataclasses import dataclass
 
 RESERVE = 512
-"""So many are kept from connections: for the scheduler's commands, the store, logs, and trainers' helpers."""
+"""Descriptors kept for the scheduler's commands, the store, logs, and trainers' helpers, not connections."""
 MANY_AGENTS = 1000
 """Agents of all nodes of most machines."""
 METRICS_CONNECTIONS = 16
@@ -15,8 +15,8 @@ METRICS_CONNECTIONS = 16
 
 @dataclass(frozen=True, slots=True)
 class DescriptorShare:
-    """How many connections users and agents may have at once. `reason` says why these are fewer than the
-    settings say; empty if they are not. `is_short`: so few that an admin should know at once."""
+    """The connections that users and agents may have at once. `reason`: why these are fewer than the settings
+    say; empty if they are not. `is_short`: so few that an admin should know at once."""
 
     users: int
     agents: int

@@ -106,7 +106,7 @@ def make_launchers(
 
 
 def store_id(store: Store) -> str:
-    """What tells this store's trainers from those of others, whose numbers may be the same."""
+    """Return an id that tells this store's trainers from others with the same numbers."""
     found = store.get("mark")
     if found is None:
         found = uuid.uuid4().hex[:6]

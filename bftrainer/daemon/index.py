@@ -12,7 +12,7 @@ from bftrainer.model.reports import Progress, TrainerSummary
 from bftrainer.model.trainer import TrainerSpec, TrainerStatus
 
 RECENT = 1000
-"""So many of those that ended last are kept: the store may not have their ends yet."""
+"""Trainers that ended last and are kept: the store may not have their ends yet."""
 
 
 class Index:
@@ -65,11 +65,11 @@ class Index:
         return next((t for t in self._of(user).values() if t.name == name), None)
 
     def count(self, user: str | None) -> int:
-        """How many have not ended, of a user or of all (None)."""
+        """Return how many have not ended, of a user or of all (None)."""
         return len(self._of(user))
 
     def count_ended(self, user: str | None) -> Counter[TrainerStatus]:
-        """How many have ended with which status, of a user or of all (None)."""
+        """Return how many have ended with which status, of a user or of all (None)."""
         if user is not None:
             return Counter(self._ended.get(user, {}))
         return sum(self._ended.values(), Counter[TrainerStatus]())

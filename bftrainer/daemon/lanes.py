@@ -1,7 +1,7 @@
-"""Threads for what may take long, so that the event loop does not wait: the store's answers, and large ones.
+"""Threads for slow work, so that the event loop does not wait: the store's answers, and large ones.
 
-Each lane is one thread, in which users take turns. So many requests may wait for it, a quarter of them of one
-user; the next is refused, unless it is its user's only one.
+Each lane is one thread, in which users take turns. A bounded number of requests may wait for it, a quarter of
+them from one user; the next is refused, unless it is its user's only one.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ from bftrainer.wire.hub import Hub
 log = logging.getLogger(__name__)
 
 AGENTS_RATE = 4
-"""After a restart of the daemon all agents come back, perhaps many from one address: at so many times the
-rate of users."""
+"""Factor on the rate of users: after a restart of the daemon all agents come back, perhaps many from one
+address."""
 CONNECTIONS_OF_A_USER = 32
 """Connections of one user at once, with the requests that are in work: a command has one."""
 REQUEST_S = 10.0
@@ -153,7 +153,7 @@ class Listeners:
 
 
 def _bounds(settings: Settings, total: int, rate: float = 1.0) -> HttpLimits:
-    """What clients may use of a listener with so many places, at so many times the rate of one user."""
+    """Return the bounds of a listener with `total` places, at `rate` times the rate of one user."""
     each = min(CONNECTIONS_OF_A_USER, total)
     return HttpLimits(total, each, rate * settings.max_requests_per_second, REQUEST_S)
 

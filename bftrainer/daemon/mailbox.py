@@ -19,9 +19,8 @@ from bftrainer.model.events import (
 from bftrainer.ports import Clock
 
 AT_ONCE = 4
-"""Where more events wait, as after a study of hundreds of trials was cancelled, so many are taken before it
-is seen who else waits, and whether nodes have come or gone: an engine that does not know has nodes held that
-were given back."""
+"""Events that are taken in a row, as after a study of hundreds of trials was cancelled, before other callers
+and changes of nodes have their turn: an engine that does not know has nodes held that were given back."""
 
 
 class Mailbox:
@@ -45,7 +44,7 @@ class Mailbox:
 
     @property
     def idle(self) -> bool:
-        """Whether every event that was due has been taken and acted on."""
+        """Return whether every event that was due has been taken and acted on."""
         return self._queue.empty() and not self._left and not self._in_work
 
     def emit(self, event: Event) -> None:

@@ -72,7 +72,7 @@ class Parts:
         self._make_service()
 
     def _make_foundations(self, settings: Settings) -> None:
-        """What events come through, what is stored, who is connected, and what holds nodes and workers."""
+        """Make the mailbox, the storage, the connections, and the holders of nodes and workers."""
         own, clock = self.settings, self.clock
         self.telemetry = Telemetry()
         self.mailbox = Mailbox(clock)
@@ -89,7 +89,7 @@ class Parts:
         )
 
     def _make_deciders(self) -> None:
-        """What decides: the engine's runner, the nodes, and studies; and what they are ordered."""
+        """Make the deciders: the engine's runner, the nodes, and studies; and the takers of their orders."""
         own, clock, telemetry = self.settings, self.clock, self.telemetry
         self.index = Index()
         self.lanes = Lanes(telemetry)
@@ -127,7 +127,7 @@ class Parts:
         )
 
     def _make_recovery(self) -> None:
-        """What makes the others agree with what runs when they begin, and lets agents in from then on."""
+        """Make the recovery, which matches the other parts to what runs, and then lets agents in."""
         self.recovery = Recovery(
             settings=self.settings,
             clock=self.clock,
@@ -153,7 +153,7 @@ class Parts:
         self.hub.listen(self.agents)
 
     def _make_answers(self) -> None:
-        """What callers ask, and what it takes to answer them."""
+        """Make the answers to callers, and what these need."""
         own, lanes, store, telemetry = self.settings, self.lanes, self._store, self.telemetry
         self.trainers = Trainers(
             clock=self.clock,

@@ -35,7 +35,7 @@ from bftrainer.telemetry.telemetry import Telemetry
 log = logging.getLogger(__name__)
 
 AT_ONCE = 200
-"""So many trainers are made known before others have their turn: in a few milliseconds."""
+"""Trainers that are restored, in a few milliseconds, before other work has its turn."""
 
 
 def missed(
@@ -188,7 +188,7 @@ class Recovery:
         return state
 
     def _operation(self) -> Operation:
-        """What the site allowed us last."""
+        """Return the site's latest permission."""
         stored = self.store.get(OPERATION) or ""
         return Operation(stored) if stored in Operation.__members__.values() else Operation.RUNNING
 

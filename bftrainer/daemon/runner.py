@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 MOST = 400
-"""So many characters of an error are told."""
+"""Characters of an error that are told, at most."""
 
 
 class Runner:
@@ -64,7 +64,7 @@ class Runner:
         self.state = State(settings=settings.current.engine)
         self.last_plan: Plan | None = None
         self.stored = 0
-        """So many events have been taken and stored since the daemon began."""
+        """Events that have been taken and stored since the daemon began."""
         self.pulse = Pulse()
         self.decided: Callable[[], None] = lambda: None
         self.ended: Callable[[int], None] = lambda trainer: None
@@ -77,7 +77,7 @@ class Runner:
         return tuple(self.state.active.values())
 
     def user_of(self, trainer: int) -> str:
-        """Whose trainer it is that has not ended; empty: there is none of this number."""
+        """Return whose trainer it is that has not ended; empty: there is none of this number."""
         found = self.state.trainer(trainer)
         return "" if found is None else found.spec.user
 
@@ -149,7 +149,7 @@ class Runner:
         self._engine.shutdown(wait=False, cancel_futures=True)
 
     def _step(self, before: State, event: Event) -> tuple[Contained, list[Trainer]]:
-        """What an event leads to, and the trainers that it changed."""
+        """Return the result of an event, and the trainers that it changed."""
         with no_collection():
             result = contained(before, event, self._solve)
         after = result.step.state

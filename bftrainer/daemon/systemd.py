@@ -89,7 +89,7 @@ class Pulse:
 MAX_STATUS = 2000
 """Characters of a status line: systemd takes no message of any length."""
 TICK_S = 5.0
-"""How often the status is sent where no watchdog asks for more."""
+"""Seconds between two statuses where no watchdog asks for more."""
 
 
 async def report(systemd: Systemd, pulse: Pulse, status: Callable[[], str]) -> None:

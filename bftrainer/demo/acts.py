@@ -12,9 +12,9 @@ from typing import Any
 from bftrainer.demo.view import DaemonView, Told
 
 PLAYED = 4
-"""So many nodes take part, at most."""
+"""Nodes that take part, at most."""
 SEEN_S = 1.0
-"""What has happened is shown for so long before the next thing happens."""
+"""Seconds that an event is shown before the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ Order = JobLine | KillPilot
 class Scene:
     """One look at the trainer: which nodes it trains on, which ones main jobs have, its rescales so far.
 
-    `waits` says of main jobs how long (s) they have waited for nodes of ours.
+    `waits` has the time (s) that each main job has waited for our nodes.
     """
 
     at: float
@@ -92,7 +92,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """How far a script has been played: the act and the beat, and since when its end is seen."""
+    """Progress of a script: the act and the beat, and since when its end is seen."""
 
     acts: tuple[Act, ...]
     act: int = 0
@@ -103,7 +103,7 @@ class Play:
 
     @property
     def over(self) -> bool:
-        """Whether all acts have been played."""
+        """Return whether all acts have been played."""
         return self.act == len(self.acts)
 
     @property
@@ -143,7 +143,7 @@ def curtain(units: Sequence[str]) -> tuple[JobLine, ...]:
 
 
 def script(units: Sequence[str], name: str) -> tuple[Act, ...]:
-    """What is played on the first of these nodes, two at least, with the trainer of this name."""
+    """Return the acts for the first of these nodes, two at least, with the trainer of this name."""
     nodes = tuple(units[:PLAYED])
     return (
         _warm(nodes, name),
@@ -188,7 +188,7 @@ def _grows(nodes: Sequence[str], name: str) -> Act:
 
 
 def _trains_on(nodes: Sequence[str]) -> Callable[[Scene, Scene], bool]:
-    """Whether the trainer is on these nodes, and all members have told of their last pause."""
+    """Return whether the trainer is on these nodes, and all members have told of their last pause."""
 
     def seen(_: Scene, now: Scene) -> bool:
         told = [p["size"] for p in now.rescales if p["kind"] == "join"][-1:]

@@ -26,8 +26,8 @@ RECORD = ".json"
 
 @dataclass(frozen=True, slots=True)
 class DemoRecord:
-    """What is drawn of a demonstration: nodes over time, trainers' names by id, and a chapter for each act.
-    Times are seconds since its begin."""
+    """The data of a demonstration's picture: nodes over time, trainers' names by id, and a chapter for each
+    act. Times are seconds since its begin."""
 
     line: Timeline
     names: Mapping[int, str]

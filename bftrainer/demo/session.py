@@ -198,7 +198,7 @@ class DemoSession:
                             os.kill(pid, signal.SIGKILL)
 
     def waits(self) -> dict[str, float]:
-        """Return how long (s) main jobs have waited for nodes of ours, those that waited longest."""
+        """Return how long (s) main jobs have waited for our nodes, those that waited longest."""
         worst = self.client.call("GET", "admin/impact", days=1)["worst"]
         return {row["job"]: row["wait_s"] for row in worst}
 

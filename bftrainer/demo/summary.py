@@ -35,7 +35,7 @@ class Summary:
 
     @property
     def good(self) -> bool:
-        """Whether no step was lost and no process was left behind."""
+        """Return whether no step was lost and no process was left behind."""
         return self.steps_lost == 0 and not self.strays
 
 

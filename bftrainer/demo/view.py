@@ -9,9 +9,9 @@ from typing import Any
 from bftrainer.api.client import Client
 
 FIRST, AGAIN = 1000, 100
-"""So many events are asked for at the first look, and then; so many are kept."""
+"""Events that are asked for at the first look, and then; the former is kept."""
 PAUSES, ENDED = 60, 100
-"""So many pauses and trainers that ended are looked at, the last."""
+"""Latest pauses and ended trainers that are looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""Feeds readers with what changes of trainers, nodes and studies: one picture of all, made for all of them.
+"""Feeds readers with changes of trainers, nodes and studies, from one picture that serves all readers.
 
-While there are readers, the picture is made anew again and again, in a thread of its own, which gives way to
+While there are readers, the picture is rebuilt again and again, in a thread of its own, which gives way to
 the event loop. The work is bounded by time, not by size: it takes a share of a core at most, so on a large
 machine changes come less often. Of a new picture readers are told the nodes before the trainers are looked
 at. Each reader is told what its user may know.
@@ -57,14 +57,14 @@ CORE_SHARE = 0.008
 """To make the picture takes so much of a core at most, however large the machine is. To send it, and
 the garbage of both, come on top: together it is to be less than 0.02."""
 READERS, READERS_OF_USER = 128, 16
-"""So many streams at once: each has a connection, and up to 1 MB waits for it. Once there are as many, the
-user with the most gives way to one with fewer."""
+"""Streams at once, at most: each has a connection, and up to 1 MB waits for it. At the bound, the user with
+the most gives way to one with fewer."""
 KEPT_S = 300.0
-"""The picture is kept for so long (s) after the last reader has gone: a page that is loaded anew has it."""
+"""The picture is kept for this time (s) after the last reader has gone: a reloaded page gets it."""
 SWEPT = 200
-"""Of the trainers that wait so many are looked at each time: their reasons change slowly."""
+"""Waiting trainers that are looked at each time: their reasons change slowly."""
 PUT_AT_ONCE = 20
-"""So many readers are served in one turn of the event loop."""
+"""Readers that are served in one turn of the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class _Same:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Moment:
-    """What the daemon knows at one moment, taken together in one turn of the event loop."""
+    """The daemon's knowledge at one moment, taken together in one turn of the event loop."""
 
     now: TrainersNow
     keys: dict[int, TrainerSummary]
@@ -143,7 +143,7 @@ class LiveFeed:
         self.telemetry.bounded("slow_stream", reader.caller.user)
 
     def begin_again(self) -> None:
-        """Have all readers ask anew: what they may see may differ."""
+        """Make all readers reconnect: what they may see may differ."""
         for reader in self._readers:
             reader.end(OVER)
 

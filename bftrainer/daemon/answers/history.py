@@ -12,7 +12,7 @@ from bftrainer.daemon.lanes import Lanes
 from bftrainer.ports import Store
 
 FIRST, MOST = 20, 500
-"""So many rows are read at once: few first, as one row of a large machine may have a megabyte."""
+"""Rows that are read at once: few first, as one row of a large machine may have a megabyte."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

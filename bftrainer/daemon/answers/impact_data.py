@@ -32,7 +32,7 @@ class ImpactData:
     started_at: float
 
     async def impact(self, caller: Caller, days: float) -> ImpactView:
-        """What main jobs have waited in the last `days`.
+        """Return the waits of main jobs in the last `days`.
 
         Raises:
             NotAllowedError: the caller is no admin.

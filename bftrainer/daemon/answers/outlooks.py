@@ -26,7 +26,7 @@ NO_END = "when it gets nodes is not known, as no end is known of trainers that h
 
 @dataclass(frozen=True, kw_only=True)
 class Outlooks:
-    """Of one moment, `time`; nothing is worked out before it is asked for.
+    """The outlooks at one moment, `time`; each is computed when it is asked for.
 
     `left` are the samples that a trainer has left, None without an amount of work; `rate` is its speed now in
     samples/s, None if it does not train.
@@ -41,7 +41,7 @@ class Outlooks:
     _speeds: dict[Shape, tuple[Points, int] | None] = field(default_factory=dict)
 
     def of(self, trainer: Trainer, view: TrainerView, *, with_best: bool = False) -> OutlookView | None:
-        """When a trainer that has not ended will probably do so; None if it has no amount of work.
+        """Return when a trainer that has not ended will probably do so; None if it has no amount of work.
 
         `with_best`: also how soon at least, for which its speeds have to be estimated. Those of trainers that
         wait are in any case.
@@ -114,7 +114,7 @@ class Outlooks:
         return first_in_line(self.state)
 
     def _turns_of(self, user: str) -> Mapping[int, float]:
-        """When those that wait get nodes, as far as this user's trainers tell."""
+        """Return when those that wait get nodes, as far as this user's trainers tell."""
         if user not in self._turns:
             state = self.state
             self._turns[user] = turns(

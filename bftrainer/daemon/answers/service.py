@@ -57,7 +57,7 @@ STUCK_S = 30.0
 """An event that takes longer than this will not end any more: solvers have time limits."""
 
 SHOWN = 100
-"""So many running trainers are in the status; lists have all."""
+"""Running trainers in the status, at most; lists have all."""
 
 EVERYBODY = Caller("", -1, admin=True)
 """Sees all trainers: for totals, which name none."""
@@ -242,7 +242,7 @@ class DaemonService:
         return await self.lanes.memory.run(caller.user, make)
 
     def status(self, caller: Caller) -> StatusView:
-        """How the daemon is. Totals of nodes are everybody's; trainers are those that the caller may see."""
+        """Return the daemon's status: totals of all nodes, and the trainers that the caller may see."""
         running, left_out = self.known.running(caller, SHOWN)
         return {**self.totals(caller), "running": running, "running_left_out": left_out}
 
@@ -283,12 +283,12 @@ class DaemonService:
     # probes
 
     def liveness_problems(self) -> list[str]:
-        """Why this process should be started anew; empty while it is alive."""
+        """Return why this process should be restarted; empty while it is alive."""
         stuck_s = self.runner.pulse.stuck_s
         return [f"one event has been in work for {stuck_s:.0f} s"] if stuck_s > STUCK_S else []
 
     def readiness_problems(self) -> list[str]:
-        """Why the daemon cannot do its work at the moment; empty while it can."""
+        """Return why the daemon cannot do its work at the moment; empty while it can."""
         found = ["recovering: what runs is being taken over"] if self.recovering() else []
         return (
             found
@@ -297,7 +297,7 @@ class DaemonService:
         )
 
     def readiness_warnings(self) -> list[str]:
-        """What is wrong, but does not keep the daemon from its work."""
+        """Return what is wrong, but does not keep the daemon from its work."""
         return self.telemetry.troubles.texts(details=NOBODY.admin, blocking=False)
 
     def _state(self, problems: list[str]) -> str:

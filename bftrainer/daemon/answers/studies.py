@@ -62,9 +62,9 @@ class StudyAnswers:
     submissions: Submissions
     telemetry: Telemetry
     texts: TrialTexts = field(default_factory=TrialTexts)
-    """Of studies that have not ended; the lane `memory` makes these answers."""
+    """Texts of unfinished studies; the lane `memory` makes these answers."""
     cancelled: set[int] = field(default_factory=set)
-    """Of the studies that have not ended, those that somebody has ordered to."""
+    """Unfinished studies that somebody has cancelled."""
 
     async def submit(self, caller: Caller, text: str, name: str, base: str) -> View:
         """Accept the study file `text`, of a file `name` in the folder `base`.

@@ -114,7 +114,7 @@ class Submissions:
         self, caller: Caller, text: str, name: str, base: str, taken: tuple[int, int]
     ) -> StudySpec:
         """The caller's study file, as `read` reads a spec; unfinished studies of the caller, and of all,
-        have `taken` so many bytes of memory. Raises as that does."""
+        have `taken` bytes of memory. Raises as that does."""
         reading = partial(parse_study, most=self._most(*taken))
         wanted = await self._read(caller, text, name, base, reading, STUDY)
         settings = self._settings.current
@@ -131,8 +131,8 @@ class Submissions:
         points: Sequence[object],
         taken: tuple[int, int],
     ) -> events.Add:
-        """What the caller adds to a study, if it is valid and allowed; other unfinished studies of its user,
-        and of all users, have `taken` so many bytes of memory. Raises as `read` does."""
+        """Return what the caller adds to a study, if it is valid and allowed; other unfinished studies of its
+        user, and of all users, have `taken` bytes of memory. Raises as `read` does."""
         return await self._turn(caller, partial(addition, study, trials, points, self._most(*taken)))
 
     def _most(self, taken: int, of_all: int) -> StudyBounds:
@@ -157,7 +157,7 @@ class Submissions:
         return await self._turn(caller, partial(how, text, name, Path(base), bounds))
 
     async def _turn(self, caller: Caller, work: Callable[[], Read]) -> Read:
-        """What `work` returns, in the thread that reads specs."""
+        """Return the result of `work`, which runs in the thread that reads specs."""
         self._check_line(caller)
         self._waiting[caller.uid] += 1
         try:

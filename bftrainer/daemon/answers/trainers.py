@@ -36,7 +36,7 @@ from bftrainer.model.trainer import Trainer, TrainerStatus
 from bftrainer.ports import Clock, Launcher, Store
 
 NAMED = 10
-"""So many users are named who have a trainer of the name that was asked for."""
+"""Users named, at most, who have a trainer of the name that was asked for."""
 LISTED = 250
 """Trainers that wait in one answer of list, as a line takes most of a millisecond and others wait for their
 turn meanwhile; the next one begins after them."""
@@ -53,8 +53,8 @@ class Page:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainersNow:
-    """What trainers do at one moment: the engine's state, and the workers of those that are asked for, with
-    what their launchers have to tell. `stored` and `latest` give what is known of a trainer's progress."""
+    """Trainers at one moment: the engine's state, and the workers of the requested ones, with their
+    launchers' notes. `stored` and `latest` give what is known of a trainer's progress."""
 
     time: float
     state: State
@@ -65,12 +65,12 @@ class TrainersNow:
 
     @cached_property
     def shortage(self) -> Shortage:
-        """Why those that wait do so."""
+        """Return why those that wait do so."""
         return Shortage.of(self.state)
 
     @cached_property
     def outlooks(self) -> Outlooks:
-        """When trainers will probably end."""
+        """Return when trainers will probably end."""
 
         def left(trainer: Trainer) -> int | None:
             found = self.latest(trainer.id) or self.stored(trainer.id)
@@ -117,7 +117,7 @@ class Trainers:
         return [running_view(self.view(t, moment)) for t in first], len(found) - len(first)
 
     def counts(self, caller: Caller) -> dict[str, int]:
-        """How many trainers that the caller may see have which status."""
+        """Return how many trainers that the caller may see have which status."""
         user, state = owner_of(caller), self.runner.state
         found = Counter({status.value: count for status, count in self.index.count_ended(user).items()})
         if state.active or len(state.waiting):
@@ -137,7 +137,7 @@ class Trainers:
         return numbered if named is None and numbered and caller.may_see(numbered.user) else None
 
     def moment(self, trainers: Sequence[TrainerSummary]) -> TrainersNow:
-        """What these trainers do now."""
+        """Return these trainers as of now."""
         return TrainersNow(
             time=self.clock.now(),
             state=self.runner.state,
@@ -184,7 +184,7 @@ class Trainers:
         return sorted((t for t in known if t and user in (None, t.user)), key=lambda t: t.id)
 
     def _page(self, user: str | None, after: int) -> Page:
-        """Of those that wait, so many as an answer may have, after the one with the id `after`."""
+        """Return a page of waiting trainers, from after the id `after` on."""
         holding = self._holding(user)
         ids = {t.id for t in holding}
         every = self.index.of(user)
@@ -268,7 +268,7 @@ def latest(trainers: Sequence[TrainerSummary], count: int) -> list[TrainerSummar
 
 
 def _left(trainer: Trainer, moment: TrainersNow) -> str:
-    """How long a trainer will probably keep its nodes, in words; empty if that is not known."""
+    """Return how long a trainer will probably keep its nodes, in words; empty if that is not known."""
     likely = moment.outlooks.ends_in_s(trainer)
     return f"about {duration(likely)} left" if likely else ""
 
@@ -279,5 +279,5 @@ def owner_of(caller: Caller) -> str | None:
 
 
 def _is_number(text: str) -> bool:
-    """Whether it can be an id: SQLite's go to 2**63."""
+    """Return whether it can be an id: SQLite's go to 2**63."""
     return text.isascii() and text.isdecimal() and len(text) < 19

@@ -18,7 +18,7 @@ from bftrainer.threads import in_thread
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 20.0
-"""So long (s) a reload may take; what comes later is dropped."""
+"""Seconds that a reload may take; a later result is dropped."""
 
 
 class Reloading:

@@ -26,9 +26,9 @@ from bftrainer.model.main_jobs import MainStart
 from bftrainer.model.reports import Pause, Progress
 
 FLUSH_S = 2.0
-"""How often reports that have come are stored."""
+"""Seconds between two writes of reports."""
 PAUSES_AT_ONCE = 500
-"""So many pauses, or starts of main jobs, are stored in one transaction."""
+"""Pauses, or starts of main jobs, that are stored in one transaction."""
 MOST_STARTS = 100_000
 """Starts of main jobs that the store keeps: some 10 MB."""
 MOST_WRITES = 4000
@@ -36,7 +36,7 @@ MOST_WRITES = 4000
 ROW_EVERY_S = 5.0
 """Seconds between the rows of one trainer's reports: 1.6 MB for a trainer that runs a day."""
 IN_A_ROW = 100
-"""After so many decisions in a row, values, pauses and reports are stored even if more decisions wait."""
+"""Decisions in a row after which values, pauses and reports are stored even if more decisions wait."""
 
 
 class Backlog:
@@ -110,20 +110,20 @@ class Backlog:
     # what is asked of it
 
     def has_report(self, trainer: int) -> bool:
-        """Whether a report of this trainer is not stored yet."""
+        """Return whether a report of this trainer is not stored yet."""
         return trainer in self._reports
 
     def oldest(self) -> float | None:
-        """When the first of the queued writes was queued; None: none waits."""
+        """Return when the first of the queued writes was queued; None: none waits."""
         return min((queue[0].since for queue in (self._queue, self._ahead) if queue), default=None)
 
     def waiting(self) -> int:
-        """How many writes wait; all reports count as one, and so do all pauses, and all starts."""
+        """Return how many writes wait; all reports count as one, and so do all pauses, and all starts."""
         others = bool(self._reports) + bool(self._pauses) + bool(self._starts)
         return len(self._queue) + len(self._ahead) + len(self._values) + others
 
     def due_at(self) -> float:
-        """When there is something to take: now (0), at a time, or never (inf)."""
+        """Return when there is something to take: now (0), at a time, or never (inf)."""
         if self._queue or self._ahead or self._values or self._pauses or self._starts:
             return 0.0
         return self._flush_at if self._reports else float("inf")

@@ -13,9 +13,9 @@ from bftrainer.telemetry.telemetry import Telemetry
 from bftrainer.threads import in_thread
 
 CHECK_S = 5.0
-"""How often the disk is asked, in seconds."""
+"""Seconds between two checks of the disk."""
 HUNG_S = 10.0
-"""A disk that does not answer for so many seconds hangs."""
+"""Seconds without an answer after which a disk counts as hanging."""
 
 
 class Disk:

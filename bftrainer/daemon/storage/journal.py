@@ -36,15 +36,15 @@ from bftrainer.telemetry.telemetry import Telemetry
 log = logging.getLogger(__name__)
 
 WAIT_S = 0.1
-"""So long a decision waits until it is stored, then it is acted on all the same."""
+"""Seconds that a decision waits to be stored; then it is acted on anyway."""
 SLOW_S = 1.0
 """A store that does not answer for so long is trouble."""
 ANSWER_S = 5.0
-"""So long a user waits for a trainer to be stored."""
+"""Seconds that a user waits for a trainer to be stored."""
 CLOSE_S = 10.0
-"""So long the end of the daemon waits for what is not stored yet."""
+"""Seconds that the daemon's end waits for unfinished writes."""
 LOOK_S = 0.25
-"""How often the register of troubles hears how the store is."""
+"""Seconds between two reports on the store to the register of troubles."""
 
 
 class StoreJournal:
@@ -67,7 +67,7 @@ class StoreJournal:
         self._unfinished.add(trainer)
 
     def latest(self, trainer: int) -> Progress | None:
-        """What a trainer last reported, while it may be newer than what the store has."""
+        """Return a trainer's last report, while it may be newer than the store's."""
         return self._latest.get(trainer)
 
     # decisions
@@ -178,7 +178,7 @@ class StoreJournal:
         """Note whether the store works, and forget what it has of trainers that have ended.
 
         Raises:
-            Exception: what the writer's thread has ended with, a bug: the daemon must be started anew.
+            Exception: what the writer's thread has ended with, a bug: the daemon must be restarted.
         """
         if self._writer.done.done():
             self._writer.done.result()
@@ -204,7 +204,7 @@ class StoreJournal:
         return 0.0 if since is None else time.monotonic() - since
 
     def _trouble(self) -> str:
-        """What is wrong with the store, in words; nothing: it works."""
+        """Return what is wrong with the store, in words; empty: it works."""
         own, behind_s = self._writer.standing(), self._stuck_s()
         if not own.error and behind_s < SLOW_S:
             return ""
@@ -217,7 +217,7 @@ class StoreJournal:
         return f"{said}; {left_out}" if left_out else said
 
     def _left_out(self) -> str:
-        """What the history lacks since the daemon began, in words; nothing: it is whole."""
+        """Return what the history lacks since the daemon began, in words; empty: it is whole."""
         own = self._writer.standing()
         if not own.events_left_out and not own.pauses_left_out and not own.starts_left_out:
             return ""

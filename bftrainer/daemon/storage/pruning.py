@@ -11,11 +11,11 @@ from bftrainer.settings.values import Settings
 from bftrainer.telemetry.telemetry import Telemetry
 
 STEP_ROWS = 200
-"""So many events, reports and pauses are deleted at once: a decision waits for them for milliseconds."""
+"""Events, reports and pauses that are deleted at once: a decision waits for them for milliseconds."""
 PAUSE_S = 0.1
 """Between two steps while there is something to delete."""
 CHECK_S = 5.0
-"""How often the store is asked for something to delete or to tidy up."""
+"""Seconds between two checks for rows to delete or to tidy up."""
 
 SURE_S = 600.0
 """For so long after the start, and while the machine's clock differs from ours by `DOUBT_S`, nothing counts
@@ -64,7 +64,7 @@ def oldest_kept(settings: Settings, now: float) -> float | None:
 
 
 def keep_runs(stored: str, settings: Settings, now: float) -> list[dict[str, Any]]:
-    """Of the daemon's runs as they are stored, in order, those whose events may still be there.
+    """Return the daemon's stored runs, in order, whose events may still be there.
 
     These are the last that began before the oldest event that is kept, and all since; at most `MOST_RUNS`.
     None are left of what is damaged.

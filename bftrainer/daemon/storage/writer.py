@@ -37,16 +37,16 @@ RETRY_S, MOST_RETRY_S = 0.05, 1.0
 REST_S = 60.0
 """Between two looks at what is to be tidied up, where the last one failed."""
 OVERDUE_S = 5.0
-"""What is to be tidied up comes after all other writes for so long, then before the next one."""
+"""Seconds for which tidying comes after all other writes; then it comes before the next one."""
 HURRY_S = 0.02
 """Between two steps of tidying up in a hurry, while nothing else is to be done."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterState:
-    """How the writer stands: since when (s, monotonic) a write waits or fails, None: none does; since when
-    the store has taken none of those that wait; why the last try failed; how many events, pauses and starts
-    of main jobs the history will lack."""
+    """The writer's state: since when (s, monotonic) a write waits or fails, None: none does; since when
+    the store has taken none of those that wait; why the last try failed; the number of events, pauses and
+    starts of main jobs that the history will lack."""
 
     behind_since: float | None
     stuck_since: float | None
@@ -108,15 +108,15 @@ class Writer:
             self._backlog.report(report, time.monotonic())
 
     def has_report(self, trainer: int) -> bool:
-        """Whether a report of this trainer is not stored yet."""
+        """Return whether a report of this trainer is not stored yet."""
         with self._changed:
             return self._backlog.has_report(trainer)
 
     def withdraw(self, submission: SubmissionWrite, *, anyway: bool = False) -> bool:
         """Take a submission back that has not been answered; with `anyway` one that has been, too.
 
-        Returns whether it is taken back. If the store has it, or gets it all the same because that cannot be
-        stopped any more, its trainer is cancelled there at once.
+        Returns whether it is taken back. If the store has it, or writing it cannot be stopped any more, its
+        trainer is cancelled there at once.
         """
         with self._woken():
             if submission.answer.done():
@@ -127,7 +127,7 @@ class Writer:
             return True
 
     def standing(self) -> WriterState:
-        """How the writer stands at this moment."""
+        """Return how the writer stands at this moment."""
         with self._changed:
             own = self._in_flight
             oldest = own.since if own is not None else self._backlog.oldest()
@@ -190,7 +190,7 @@ class Writer:
         return None
 
     def _must_tidy(self, now: float) -> bool:
-        """Whether tidying up comes before the next write."""
+        """Return whether tidying up comes before the next write."""
         return now > self._tidy_at + OVERDUE_S or (self._hurry and not self._tidied)
 
     def _carry_out(self, write: Write) -> None:
@@ -255,7 +255,7 @@ class Writer:
         except StoreError as error:
             self._telemetry.trouble("pruning", error)
             rest_s = REST_S
-        except Exception as error:  # a bug: what is old stays, and what is new is stored all the same
+        except Exception as error:  # a bug: old rows stay, and new ones are stored anyway
             log.exception("the store cannot be tidied up")
             self._telemetry.trouble("pruning", repr(error))
             rest_s = REST_S

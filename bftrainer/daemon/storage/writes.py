@@ -53,7 +53,7 @@ class Write(ABC):
         """
 
     def smaller(self) -> Sequence[Write]:
-        """What to store instead where the store will never take it as it is; nothing: it is given up."""
+        """Return what to store instead if the store never takes this; empty: it is dropped."""
         return ()
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ class PerformedWrite(Write):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class StatesWrite(Write):
-    """What decisions led to, without their events: the trainers' latest states, and ends with their times."""
+    """Results of decisions, without their events: the trainers' latest states, and ends with times."""
 
     trainers: dict[int, Trainer] = field(default_factory=dict)
     ended: dict[int, tuple[Ended, float]] = field(default_factory=dict)
@@ -182,7 +182,7 @@ class StudyWrite(Write):
         self.stored.set_result(None)
 
     def continues(self, other: Write) -> bool:
-        """Whether the other one is of the same study."""
+        """Return whether the other one is of the same study."""
         return isinstance(other, StudyWrite) and other.study.id == self.study.id
 
     def __str__(self) -> str:

@@ -180,7 +180,7 @@ class StudyThread:
             self.fail(study, error)
 
     def _sampling(self, study: Study) -> Any:
-        """What a study's sampler knows; Optuna is loaded for the first one."""
+        """Return the state of a study's sampler; Optuna is loaded for the first one."""
         found = self._samplings.get(study.id)
         if found is None:
             trials = [*self.older.get(study.id, ()), *study.trials.values()]
@@ -190,5 +190,5 @@ class StudyThread:
 
 
 def _told(study: Study) -> tuple[object, ...]:
-    """What is stored of a study, beside its trials, whenever it changes."""
+    """Return what is stored of a study, beside its trials, whenever it changes."""
     return study.status, study.ended_at, study.spec.trainer.priority, study.spec.added, study.tried

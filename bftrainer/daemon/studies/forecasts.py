@@ -30,22 +30,22 @@ EVERY_S = 10.0
 AGAIN_S = 600.0
 """A study that could not be planned is planned again after so long: to try may take `lanes.WORK_S`."""
 SHARE = 0.02
-"""Of the time, a study's plans take at most this share, but for those after a stage."""
+"""Share of the time that a study's plans take at most, except for those after a stage."""
 ANOTHER = 0.25
 """A forecast is another one, and told, where the end has moved by this share of the time that is left."""
 STAGE = "a stage has ended"
 NODES = 512
-"""Plans have so many nodes at most where it is not known how many the machine has."""
+"""Nodes of a plan, at most, where the machine's size is not known."""
 NOTHING = Learnt()
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What a study goes on with.
+    """The nodes and knowledge that a study goes on with.
 
     Attributes:
         nodes: Those that it holds, and those that nobody uses.
-        machine: So many the machine has; 0: not known.
+        machine: The number that the machine has; 0: not known.
         unit: What is counted.
         learnt: What the daemon has learnt of its trials.
         samples: By trial: how far its trainer has told that it is.
@@ -60,11 +60,11 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class StudyOutlook:
-    """How a study goes on, as of the moment `at`.
+    """The forecast of a study, as of the moment `at`.
 
     Attributes:
         because: Why it was planned again.
-        nodes: So many it held, or could have had as nobody used them.
+        nodes: The number that it held, or could have had as nobody used them.
         until: The time left to its deadline then (s); None: it has none.
         took_s: To plan it.
     """
@@ -79,12 +79,12 @@ class StudyOutlook:
 
     @property
     def late(self) -> bool:
-        """Whether the deadline will be missed: with these nodes, or with any where it has none."""
+        """Return whether the deadline will be missed: with these nodes, or with any where it has none."""
         return late(self.found, self.until)
 
     @property
     def ends_at(self) -> float | None:
-        """When the study will be done with these nodes; None: it has none."""
+        """Return when the study will be done with these nodes; None: it has none."""
         waits = self.found.waits or self.found.seconds is None
         return None if waits else self.at + (self.found.seconds or 0.0)
 
@@ -93,8 +93,8 @@ class StudyOutlook:
         return in_words(self.found, self.until, self.unit)
 
     def differs(self, before: StudyOutlook) -> bool:
-        """Whether it says something else than the one before. While nothing is done the end moves on, and
-        the words stay."""
+        """Return whether it says something else than the one before. While nothing is done the end moves on,
+        and the words stay."""
         if self.text() == before.text():
             return False
         if self.late != before.late or (self.ends_at is None) != (before.ends_at is None):
@@ -106,8 +106,8 @@ class StudyOutlook:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What the thread has found of a study: its newest trainer, how many stages had ended when it was planned
-    last, and its new forecast if there was a reason for one."""
+    """The thread's results for a study: its newest trainer, the stages ended when it was planned last, and
+    its new forecast if there was a reason for one."""
 
     beside: int | None
     stages: int | None
@@ -245,10 +245,10 @@ class StudyForecasts:
 
 
 def ended_stages(study: Study) -> int:
-    """How many stages of all brackets no trial is left in."""
+    """Return how many stages of all brackets no trial is left in."""
     found = 0
     for bracket in study.brackets:
-        left = [0] * (len(bracket.budgets) + 2)  # how many trials have left so many stages
+        left = [0] * (len(bracket.budgets) + 2)  # index: stages left; value: how many trials
         for number in range(bracket.first, bracket.first + bracket.trials):
             if trial := study.trials.get(number):
                 left[min(len(trial.results) + trial.status.final, len(left) - 1)] += 1

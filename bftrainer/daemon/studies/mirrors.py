@@ -28,7 +28,7 @@ NOT_OURS = (
     "the daemon here writes into no storage of yours; keep it up to date: bftrainer study mirror {name}"
 )
 END_S = 2.0
-"""So long the helper has to end by itself."""
+"""Seconds that the helper has to end by itself."""
 
 
 def command(socket: Path) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def command(socket: Path) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """How a storage was when it was written last, or tried to be: at `at`, under a name, and what failed."""
+    """A storage at the last attempt to write it: at `at`, under a name, and what failed."""
 
     at: float
     name: str
@@ -61,7 +61,7 @@ class Mirrors:
             self._wanted.set()
 
     def view(self, study: int, name: str, url: str | None) -> Mapping[str, Any] | None:
-        """What to tell of a study's storage; None: it has none."""
+        """Return the view of a study's storage; None: it has none."""
         if url is None:
             return None
         said = self._said.get(study)

@@ -32,9 +32,9 @@ from bftrainer.telemetry.telemetry import Telemetry
 TRIALS_AT_ONCE = 256
 """Trials of one study that have a trainer at a time: each has some kB here, and a part in every plan."""
 EVERY_S = 0.5
-"""How often deadlines, node-hours and the room in the pool are looked at."""
+"""Seconds between two looks at deadlines, node-hours and the room in the pool."""
 LAST = 20
-"""So many ended studies are looked at after a start: their storages may lack their ends."""
+"""Ended studies that are looked at after a start: their storages may lack their ends."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class Studies:
         return own, sum(study.bytes for study in others)
 
     def _check_memory(self, user: str, more: int) -> None:
-        """Count anew: others may have been submitted since the study file was read."""
+        """Count again: others may have been submitted since the study file was read."""
         own, all_of = self.taken(user)
         if own + more > USER_MB * KB * KB:
             self.telemetry.bounded("max_study_mb", user)
@@ -181,7 +181,7 @@ class Studies:
             self.mirrors.want()
 
     def _older(self, study: Study) -> tuple[Trial, ...]:
-        """What a study's sampler learns from at first; nothing if that can be read no more."""
+        """Return what a study's sampler learns from at first; nothing if that can be read no more."""
         kept = self.store.studies.find(str(study.older))
         if kept is None or kept.user != study.user:
             return ()
@@ -225,7 +225,7 @@ class Studies:
             self._loop.call_soon_threadsafe(self.runs.act, study, action)
 
     def _allowed(self, study: Study, most: int) -> int | None:
-        """How many of a study's trials may have a trainer beside all others of its user; None: any number."""
+        """Return how many trials of a study may have a trainer beside its user's others; None: any number."""
         places = self.runs.places(study.user)
         if places >= most:
             return None

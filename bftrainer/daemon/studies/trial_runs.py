@@ -38,13 +38,13 @@ Wanted = TypeVar("Wanted")
 AGAIN_S = 5.0
 """After so long a trainer is submitted again that was not taken."""
 AT_ONCE = 4
-"""So many trainers are submitted at a time: a study may begin hundreds of trials at once, and whatever a user
-orders meanwhile waits behind what is submitted."""
+"""Trainers that are submitted at a time: a study may begin hundreds of trials at once, and users' orders wait
+behind what is submitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialRun:
-    """Which run of which trial a trainer is."""
+    """Identifies the run of a trial that a trainer is."""
 
     study: int
     number: int
@@ -53,7 +53,7 @@ class TrialRun:
 
 @dataclass(slots=True, kw_only=True)
 class TrialRuns:
-    """Which trainer is whose: between the studies' `thread` and what the daemon does with trainers."""
+    """Maps trainers to trials: between the studies' `thread` and the daemon's work with trainers."""
 
     settings: LiveSettings
     clock: Clock
@@ -128,11 +128,11 @@ class TrialRuns:
                 self._background.start(self._tell_stored_end(trainer, run))
 
     def moved(self, study: int) -> float:
-        """When a trial of a study has last got further, or begun or ended, as far as this daemon has seen."""
+        """Return when a trial of a study last progressed, began or ended, as far as this daemon has seen."""
         return self._moved.setdefault(study, self.clock.now())
 
     def samples(self, study: int) -> dict[int, int]:
-        """How far the trials of a study have told that they are, by number."""
+        """Return how far the trials of a study have told that they are, by number."""
         own = ((trainer, run.number) for trainer, run in self._runs.items() if run.study == study)
         return {number: self._samples[trainer] for trainer, number in own if trainer in self._samples}
 
@@ -147,7 +147,7 @@ class TrialRuns:
         return held
 
     def learnt(self, study: int) -> Learnt:
-        """How fast a study's trials are and what they take to start, as far as is known now."""
+        """Return how fast a study's trials are and what they take to start, as far as is known now."""
         state = self.runner.state
         own = (t for t in state.active.values() if (run := self._runs.get(t.id)) and run.study == study)
         known = next((found for t in own if (found := known_speeds(t, state.programs))), None)
@@ -199,8 +199,8 @@ class TrialRuns:
         self._adopt(run, id_, wanted.priority)
 
     def places(self, user: str) -> int:
-        """How many more trainers a user's trials may have now: they count as the user's own ones. The bound
-        of one user is for sites, and holds for trials of admins, too."""
+        """Return how many more trainers a user's trials may have now: they count as the user's own ones. The
+        bound of one user is for sites, and holds for trials of admins, too."""
         settings, coming = self.settings.current, self._under_way
         left = settings.max_trainers - self.index.count(None) - coming.total()
         if settings.mode == "site":

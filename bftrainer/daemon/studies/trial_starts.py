@@ -10,7 +10,7 @@ from statistics import median
 from bftrainer.model.reports import Progress
 
 KEPT = 32
-"""So many of a study's latest starts are looked at."""
+"""Latest starts of a study that are looked at."""
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class TrialStarts:
         self._placed.setdefault(trainer, now)
 
     def trains(self, study: int, report: Progress, begun: int) -> None:
-        """A trainer that went on from so many samples has reported. Its first report ends its start: what it
+        """A trainer that went on from `begun` samples has reported. Its first report ends its start: what it
         has trained until then is taken off."""
         at = self._placed.get(report.trainer)
         if at is None or report.trainer in self._trains or report.samples <= begun:

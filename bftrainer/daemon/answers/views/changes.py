@@ -39,7 +39,7 @@ Changes = dict[K, tuple[FeedLine | None, FeedLine | None]]
 
 @dataclass(slots=True)
 class FeedRows(Generic[K]):
-    """Lines by key. A line is made anew only where the facts that it is made of differ from before."""
+    """Lines by key. A line is rebuilt only where the facts that it is made of differ from before."""
 
     lines: dict[K, FeedLine] = field(default_factory=dict)
     _facts: dict[K, object] = field(default_factory=dict)

@@ -15,12 +15,12 @@ from bftrainer.settings.values import Settings
 
 DAY_S = 86_400.0
 WORST = 10
-"""So many jobs that waited longest are named."""
+"""Jobs that waited longest and are named."""
 
 
 class HeadroomView(TypedDict):
-    """How many idle nodes are left to main jobs: `setting` is what the settings say, `wanted` what that means
-    now, of `usable` nodes, which are idle or ours, and `free` how many of them have no pilot of ours.
+    """Idle nodes that are left to main jobs: `setting` is what the settings say, `wanted` what that means
+    now, of `usable` nodes, which are idle or ours, and `free` how many of them have none of our pilots.
     `promised` is what main jobs are promised (s), `extra` the share left for it, and `at_risk` why.
     """
 
@@ -34,7 +34,7 @@ class HeadroomView(TypedDict):
 
 
 class WaitsView(TypedDict):
-    """How many jobs there are, and what they waited (s); None where there is none."""
+    """The number of jobs, and their waits (s); None where there is none."""
 
     count: int
     median_s: float | None
@@ -44,7 +44,7 @@ class WaitsView(TypedDict):
 
 
 class WorstView(TypedDict):
-    """One job that waited long with nodes of ours in its way, with what is known of the reason. `where`: its
+    """One job that waited long with our nodes in its way, with what is known of the reason. `where`: its
     nodes, in short such as n[1-8]; of a long list the beginning."""
 
     time: float
@@ -57,10 +57,10 @@ class WorstView(TypedDict):
 
 
 class ImpactView(TypedDict):
-    """What main jobs waited since `since`, for `days` at most.
+    """The waits of main jobs since `since`, for `days` at most.
 
     `affected` could have been by what we held, `unaffected` could not; `all` are both. `more_s` is by how
-    much the quantiles of `all` exceed those of `unaffected`. `given` jobs got `nodes` nodes of ours after
+    much the quantiles of `all` exceed those of `unaffected`. `given` jobs got `nodes` of our nodes after
     `vacate`; `taken` took theirs without our help, `in_vain` got nodes and did not start. `requeued` and
     `requeued_unaffected`: how often jobs had gone back to the queue before. `per_day` has the same figures
     day by day.
@@ -95,7 +95,7 @@ class DayView(TypedDict):
 
 
 def headroom_view(settings: Settings, reserve: Reserve) -> HeadroomView:
-    """What is left to main jobs, as the status shows it."""
+    """Return the nodes left to main jobs, as the status shows them."""
     spared, kept = reserve.spared, reserve.promise
     return {
         "setting": settings.headroom,
@@ -111,7 +111,7 @@ def headroom_view(settings: Settings, reserve: Reserve) -> HeadroomView:
 def impact_view(
     starts: Sequence[MainStart], days: float, now: float, notes: Sequence[str] = ()
 ) -> ImpactView:
-    """What the starts of the last days say."""
+    """Return the figures on the starts of the last days."""
     ours, theirs = affected(starts), others(starts)
     vain = [start for start in starts if start.affected is Affected.IN_VAIN]
     every, alone = waits(s.wait_s for s in [*ours, *theirs]), waits(s.wait_s for s in theirs)
@@ -168,7 +168,7 @@ def _worst(start: MainStart) -> WorstView:
 
 
 def why(start: MainStart) -> str:
-    """What is known of why a job waited."""
+    """Return the known reasons for a job's wait."""
     parts = []
     if start.seen_s is not None:
         parts.append(f"seen after {start.seen_s:.1f} s")
@@ -185,7 +185,7 @@ def why(start: MainStart) -> str:
 
 
 def checked(starts: Sequence[MainStart], accounted: Accounted, since: float) -> str:
-    """What the batch system's accounting says of how much the daemon has seen, in words."""
+    """Compare the batch system's accounting with what the daemon has seen, in words."""
     hours = f"since {datetime.fromtimestamp(since, UTC):%d %b %H:%M} UTC"
     if accounted.started is None:
         return f"Nothing tells how many starts the daemon has not seen: {accounted.why}."
@@ -194,7 +194,7 @@ def checked(starts: Sequence[MainStart], accounted: Accounted, since: float) -> 
 
 
 def promised(promise: Promise | None, kept: Kept) -> list[str]:
-    """How the promise to main jobs stands, in words; nothing where there is none."""
+    """Return how the promise to main jobs stands, in words; nothing where there is none."""
     if promise is None:
         return []
     bounds = f"The promise to main jobs (median {promise.median_s:g} s, p99 {promise.p99_s:g} s)"

@@ -31,7 +31,7 @@ class FeedPicture:
 
 @dataclass(frozen=True, slots=True)
 class FeedChange:
-    """What differs from the picture before. `status` has the groups of callers for whom it does."""
+    """The differences from the picture before. `status` has the groups of callers for whom it does."""
 
     trainers: Changes[int]
     nodes: Changes[str]
@@ -45,7 +45,7 @@ class FeedChange:
 
 @dataclass(slots=True)
 class _Told:
-    """What a reader is told, as it is put together: JSON by part, and the keys of rows that went."""
+    """A reader's message, as it is put together: JSON by part, and the keys of rows that went."""
 
     parts: dict[str, bytes] = field(default_factory=dict)
     gone: dict[str, list[bytes]] = field(default_factory=dict)
@@ -92,7 +92,7 @@ def state_rest(picture: FeedPicture, user: str | None, group: str, parts: tuple[
 def change_event(
     picture: FeedPicture, changed: FeedChange, user: str | None, group: str, parts: tuple[str, ...]
 ) -> bytes:
-    """Return what a user is told of a change; empty if it concerns none of the user's rows."""
+    """Return the part of a change that a user may see; empty if it concerns none of the user's rows."""
     told = _Told()
     if "trainers" in parts:
         told.rows("trainers", changed.trainers, user)

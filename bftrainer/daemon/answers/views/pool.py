@@ -14,10 +14,10 @@ from bftrainer.nodes.lifecycle import NodePhase, NodeRecord
 
 
 class NodeStateView(TypedDict):
-    """What every view of a node says. `why`: what keeps it out of the pool; `job`: the main job that has it,
-    of several the last one; `until`: when that ends at the latest, by its time limit, or, without a job, when
-    one is to take the node, or when its quarantine ends; `phase`: where it is in its life with us, `since`
-    when (Unix seconds); None: it is the main scheduler's."""
+    """The fields of every view of a node. `why`: what keeps it out of the pool; `job`: the main job that has
+    it, of several the last one; `until`: when that ends at the latest, by its time limit, or, without a job,
+    when one is to take the node, or when its quarantine ends; `phase`: where it is in its life with us,
+    `since` when (Unix seconds); None: it is the main scheduler's."""
 
     node: str
     state: str
@@ -57,7 +57,7 @@ class PlanView(TypedDict):
 
 
 class StatusView(TypedDict):
-    """How the daemon is. `settings` and `bounds_hit` (in the last hour) are empty for callers that are no
+    """The daemon's status. `settings` and `bounds_hit` (in the last hour) are empty for callers that are no
     admins."""
 
     version: str

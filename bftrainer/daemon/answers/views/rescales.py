@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 SHOWN = 10
-"""So many rescales of a trainer are shown."""
+"""Rescales shown of a trainer, at most."""
 MOST_ROWS = 1000
-"""So many pauses are read for that."""
+"""Pauses that are read for that, at most."""
 NUMBERS = ("time", "generation", "size", "step", "pause_s", "lost_steps")
 
 
@@ -28,7 +28,7 @@ class RescaleView(TypedDict):
 
 
 def rows_for(n_max: int) -> int:
-    """So many pauses to read of a trainer that runs on at most `n_max` nodes."""
+    """Return the number of pauses to read of a trainer that runs on at most `n_max` nodes."""
     return min((SHOWN + 1) * n_max, MOST_ROWS)
 
 

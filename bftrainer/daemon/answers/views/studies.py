@@ -29,20 +29,20 @@ class LiveTrainer(NamedTuple):
 
 
 Live = Mapping[int, LiveTrainer]
-"""Of the trainers of a study's trials that have not ended."""
+"""Unfinished trainers of a study's trials."""
 NOTHING = LiveTrainer()
 NOTHING_LEARNT = Learnt()
 STUDIES = 8
 KEPT_BYTES = 8_000_000
-"""So much of a study's trials is kept as JSON from one answer to the next, at most."""
+"""Bytes of a study's trials that are kept as JSON from one answer to the next, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialPart:
-    """Which of a study's trials an answer has.
+    """Selects the trials of a study that an answer has.
 
     Attributes:
-        most: So many at most: those that run, and then the best; None: all, by number.
+        most: The largest number of them: those that run, and then the best; None: all, by number.
         after: Only those with higher numbers: where the answer before has ended.
         bytes: So much at most.
     """
@@ -57,7 +57,7 @@ WHOLE = TrialPart()
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """What is known of a study beside itself while it has not ended.
+    """What is known, beside the study itself, of an unfinished study.
 
     Attributes:
         unit: What is shared out: all counts of nodes count that.
@@ -84,7 +84,7 @@ def _now(trial: Trial, live: Live) -> LiveTrainer:
 
 
 def _word(trial: Trial, live: Live) -> str:
-    """What a trial is counted as: one whose trainer waits for nodes waits."""
+    """Return the word that a trial is counted as: one whose trainer waits for nodes waits."""
     waits = trial.status is TrialStatus.RUNNING and _now(trial, live).waits
     return TrialStatus.WAITING.value if waits else trial.word
 
@@ -138,7 +138,7 @@ def study_view(study: Study, live: Live, now: Now) -> View:
 
 
 def rungs(study: Study, live: Live | None = None) -> list[View]:
-    """How many trials are at which number of samples, and the best value there."""
+    """Return how many trials are at which number of samples, and the best value there."""
     here: dict[int, Counter[str]] = {at: Counter() for own in study.brackets for at in own.budgets}
     values: dict[int, list[float]] = {at: [] for at in here}
     for trial in study.trials.values():
@@ -196,8 +196,7 @@ class TrialTexts:
 
 
 def chosen(study: Study, most: int | None) -> list[Trial]:
-    """The trials by number; if they are more than `most`, so many: those that run, and then the others from
-    the best on."""
+    """Return at most `most` trials by number: those that run, and then the others from the best on."""
     every = sorted(study.trials.values(), key=lambda t: t.number)
     if most is None or len(every) <= most:
         return every

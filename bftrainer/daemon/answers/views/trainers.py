@@ -26,11 +26,11 @@ from bftrainer.performance.estimate import (
 )
 
 LISTED_METRICS = 50
-"""So many metrics of a trainer are in lists and in the status; `show` has all."""
+"""Metrics of a trainer in lists and in the status, at most; `show` has all."""
 NAMED = 3
-"""So many nodes of each type of GPU are named."""
+"""Nodes named of each type of GPU, at most."""
 BRIEF = 80
-"""So many characters of its latest warning are in lists."""
+"""Characters of its latest warning in lists, at most."""
 
 
 class EarlierView(TypedDict):
@@ -143,14 +143,14 @@ class CostView(TypedDict):
 
 
 class CostsView(TypedDict):
-    """What rescaling a trainer is estimated to cost, by direction and part."""
+    """Estimated costs of rescaling a trainer, by direction and part."""
 
     up: dict[str, CostView]
     down: dict[str, CostView]
 
 
 class RunningView(TypedDict):
-    """What the status says of a trainer that runs."""
+    """A running trainer in the status."""
 
     name: str
     members: list[str]
@@ -209,7 +209,7 @@ def _first(metrics: dict[str, float]) -> dict[str, float]:
 
 
 def running_view(trainer: TrainerView) -> RunningView:
-    """What the status says of a trainer that runs."""
+    """Return a running trainer for the status."""
     return {
         "name": trainer["name"],
         "members": trainer["members"],
@@ -265,7 +265,7 @@ def _counts(trainer: Trainer, goodput: Points, programs: SharedObservations) -> 
 
 
 def costs_view(trainer: Trainer, others: list[Trainer], programs: SharedObservations) -> CostsView:
-    """What rescaling is estimated to cost, and the measurements behind it."""
+    """Return the estimated costs of rescaling, and the measurements behind them."""
     own, seen = trainer.spec, trainer.observed
     estimated = costs_of((trainer, *others), programs)[0]
     otherwise = "given" if own.costs else "assumed"
@@ -290,14 +290,14 @@ def costs_view(trainer: Trainer, others: list[Trainer], programs: SharedObservat
 
 
 def gpu_note(trainer: Trainer, state: State, seen: Iterable[Node]) -> str:
-    """Whether a trainer's GPUs are of different types, and which nodes have too few for it; empty if neither.
-    `seen`: the nodes of the last poll."""
+    """Return whether a trainer's GPUs are of different types, and which nodes have too few for it; empty if
+    neither. `seen`: the nodes of the last poll."""
     notes = (mixed(seen, trainer.nodes), kept_off(state.gpus, trainer.spec, state.pool))
     return "; ".join(note for note in notes if note)
 
 
 def mixed(seen: Iterable[Node], nodes: Collection[str]) -> str:
-    """Which of `nodes` have GPUs of which types, in words; empty if all are of one, or it is not known."""
+    """Return which `nodes` have GPUs of which types, in words; empty if of one type, or not known."""
     on: defaultdict[str, list[str]] = defaultdict(list)
     for node in seen:
         if node.name in nodes:
