@@ -13,7 +13,7 @@ from bftrainer.model.events import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contained:
-    """What an event led to. `error` is what went wrong, None if nothing did; `culprits` are the trainers of
+    """The result of an event. `error` is what went wrong, None if nothing did; `culprits` are the trainers of
     which the engine cannot even state the problem, with the reason."""
 
     step: Step
@@ -22,7 +22,7 @@ class Contained:
 
 
 def contained(state: State, event: Event, solve: Solve) -> Contained:
-    """What `step` makes of an event.
+    """Return the result of `step` for an event.
 
     If that fails, the event's facts count and the plan stays as it is: nodes that left are given up. If even
     that fails, nothing has happened.

@@ -27,13 +27,13 @@ from bftrainer.performance.estimate import Estimates, costs_of, estimates_of
 
 NONE: frozenset[str] = frozenset()
 MOST_RAISED = 2
-"""For so many users a plan is made anew where others leave nodes unused."""
+"""Users, at most, for whom a plan is repeated where others leave nodes unused."""
 MOST_BOUNDED = 3
-"""So often a plan is made anew where trainers may not use the nodes that it has for them."""
+"""Times, at most, that a plan is repeated where trainers may not use the nodes that it has for them."""
 
 
 def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
-    """Plan anew; return the plan and the state with its allocation.
+    """Plan again; return the plan and the state with its allocation.
 
     Waiting trainers that are given nodes become active. The plan is None if no trainer may have nodes.
     """
@@ -191,12 +191,12 @@ def _wants_more(
 
 
 def _unused(state: State, target: Allocation) -> int:
-    """How many portions nobody gets."""
+    """Return how many portions nobody gets."""
     return state.portion.used(state.pool) - state.portion.used(NONE.union(*target.values()))
 
 
 def _room(question: Problem, theirs: Sequence[Trainer], target: Allocation, portion: Portion) -> int:
-    """How many portions more a user's trainers may get within its cap."""
+    """Return how many portions more a user's trainers may get within its cap."""
     most = next((cap.n_max for cap in question.caps if any(t.id in cap.trainers for t in theirs)), 0)
     return portion.needed(most) - portion.used(NONE.union(*(target.get(t.id, NONE) for t in theirs)))
 
@@ -243,7 +243,7 @@ def reduced(state: State) -> State:
 
 
 def _kept(state: State, t: Trainer, size: int, nodes: frozenset[str]) -> frozenset[str]:
-    """Of these nodes the `size` that a trainer keeps."""
+    """Return the `size` of these nodes that a trainer keeps."""
     if state.settings.share is Share.GPU:
         return gpu_plan.trimmed([t], {t.id: nodes}, state)[t.id]
     return assign({t.id: size}, {t.id: nodes}, nodes, {t.id: frozenset(t.members)})[t.id]
@@ -265,7 +265,7 @@ def candidates(state: State, now: float) -> tuple[Trainer, ...]:
 
 
 def _seats(state: State, t: Trainer) -> bool:
-    """Whether the pool has nodes with enough GPUs for a trainer's workers."""
+    """Return whether the pool has nodes with enough GPUs for a trainer's workers."""
     if t.spec.workers < 2:
         return True
     return len(state.pool) - len(state.gpus.too_few(t.spec, state.pool) - t.nodes) >= t.spec.n_min
@@ -305,7 +305,7 @@ def _shares(plan: Plan, groups: NodeGroups) -> list[tuple[Mapping[int, int], fro
 
 
 def _learnt(candidates: tuple[Trainer, ...], known: tuple[Estimates, ...]) -> dict[int, Estimates]:
-    """What the plan assumes of the trainers that the engine learns about."""
+    """Return the plan's assumptions on the trainers that the engine learns about."""
     return {
         t.id: estimates
         for t, estimates in zip(candidates, known, strict=True)

@@ -26,7 +26,7 @@ class PlansDue:
 
 
 def due(state: State, now: float) -> float | None:
-    """When to plan anew though nothing happens; None: there is no reason to."""
+    """Return when to plan again though nothing happens; None: there is no reason to."""
     moments = [t.steady_until for t in state.active.values() if t.nodes and t.steady_until > now]
     several = len(state.active) + len(state.waiting) > 1 and bool(state.pool)
     by_time = several and state.settings.weights_by is not WeightsBy.SPEC

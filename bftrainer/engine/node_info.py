@@ -16,7 +16,7 @@ from bftrainer.model.problem import NodeGroup
 NodeGroups = tuple[tuple[NodeGroup, frozenset[str]], ...]
 """The groups of a problem, each with its nodes. Empty if all nodes of the pool are alike."""
 STEPS = 8
-"""Expected times of departure are rounded down to so many steps of T_fwd, so that there are few groups."""
+"""Steps of T_fwd to which expected times of departure are rounded down, so that there are few groups."""
 
 
 def with_reported(
@@ -27,7 +27,7 @@ def with_reported(
     now: float,
     joined: frozenset[str] = frozenset(),
 ) -> Mapping[str, NodeInfo]:
-    """What is known of the nodes of `pool` after a report about some of them.
+    """Return what is known of the nodes of `pool` after a report about some of them.
 
     What was known of nodes that have `joined` since is forgotten. A node keeps its class and departure group
     for as long as it stays; its expected end is always the latest one reported. Empty if there is nothing to
@@ -85,6 +85,6 @@ def _remaining_s(until: float | None, now: float, t_fwd_s: float) -> float:
 
 
 def _departures(state: State, nodes: set[str], now: float, t_fwd_s: float) -> float:
-    """How probable it is that a departure group leaves within T_fwd, by how long it has been in the pool."""
+    """Return the probability that a departure group leaves within T_fwd, by its time in the pool."""
     ages = np.array([now - min(state.since[node] for node in nodes)])
     return 1.0 - float(survival.stay(state.survival, ages, t_fwd_s)[0])

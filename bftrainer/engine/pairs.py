@@ -26,14 +26,14 @@ LEAST_GAIN = 1.05
 """The sum of both speeds, each beside its own alone, below which turns gain nothing: a pair has that to spare
 for what its measurement is wrong by."""
 MORE, MOVES, STAYS = 1.02, 1.2, 1.0 / 1.1
-"""A pair has to be worth so many times what the plan is worth without it: a new one, as it costs a start; a
-new one whose guest runs elsewhere, and begins anew from a checkpoint; and one that there is."""
+"""Factors by which a plan with a pair must exceed the one without: for a new pair, as it costs a start; for a
+new one whose guest runs elsewhere, and restarts from a checkpoint; and for an existing one."""
 ROOM = 1.1
-"""So many times what was measured of its memory a trainer may need."""
+"""Factor on the measured memory of a trainer, which it may need."""
 KEPT = 16
-"""Of so many others a trainer keeps how fast it was beside them."""
+"""Other trainers beside which a trainer's measured speed is kept, at most."""
 MOST = 8
-"""So many new pairs a plan tries: each is a problem of its own."""
+"""New pairs that a plan tries, at most: each is a problem of its own."""
 
 
 class Sized(Protocol):
@@ -57,8 +57,8 @@ class Sized(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two trainers on the same nodes, and how fast each is there beside its speed alone. `margin`: so many
-    times what the plan is worth without the pair it has to be worth with it."""
+    """Two trainers on the same nodes, and how fast each is there beside its speed alone. `margin`: the factor
+    by which the plan with the pair must exceed the one without."""
 
     host: int
     guest: int
@@ -121,7 +121,7 @@ def pair_of(host: Trainer, guest: Trainer, margin: float) -> Pair | None:
 
 
 def fits(host: Trainer, guest: Trainer) -> bool:
-    """Whether the memory of both is known, declared or measured, and a device has room for it."""
+    """Return whether the memory of both is known, declared or measured, and a device has room for it."""
     there = next((t.use.memory for t in (host, guest) if t.use is not None and t.use.memory), 0)
     needs = [_memory(t) for t in (host, guest)]
     return 0 not in needs and sum(needs) <= there
@@ -132,7 +132,7 @@ def _memory(t: Trainer) -> float:
 
 
 def speeds_of(host: Trainer, guest: Trainer) -> tuple[float, float] | None:
-    """How fast both are by turns, beside their speeds alone: as measured, or else as is to be expected.
+    """Return both speeds by turns, relative to those alone: as measured, or else as expected.
 
     Of a guest that has never run nothing is known: it is taken to be like its host, until it is measured.
     None: of neither anything is known.
@@ -147,8 +147,8 @@ def speeds_of(host: Trainer, guest: Trainer) -> tuple[float, float] | None:
 
 
 def expected(one: DeviceUse, other: DeviceUse) -> tuple[float, float]:
-    """How fast two trainers are that compute in turn, step by step, beside their speeds alone: a step of both
-    takes as long as both compute, or as the longer step alone."""
+    """Return how fast two trainers are that compute in turn, step by step, beside their speeds alone: a step
+    of both takes as long as both compute, or as the longer step alone."""
     cycle = max(one.held_s + other.held_s, one.alone_s, other.alone_s)
     if cycle <= 0.0:
         return 1.0, 1.0
@@ -193,7 +193,7 @@ def _common(one: Sized, other: Sized) -> tuple[AllowedSizes, int, int] | None:
 
 
 def alone(trainer: Trainer, nodes: int) -> float | None:
-    """The speed that was measured of a trainer alone on so many nodes (samples/s); None: none was."""
+    """Return the measured speed of a trainer alone on `nodes` (samples/s); None: not measured."""
     for _, n, seen in trainer.observed.speeds:
         if n == nodes and seen.recent:
             return float(median(seen.recent))
@@ -219,7 +219,7 @@ def with_use(trainer: Trainer, event: Measured) -> Trainer:
 
 
 def differs(before: Trainer, after: Trainer) -> bool:
-    """Whether what is known of a trainer's turns has changed so much that a plan may come out otherwise."""
+    """Return whether a trainer's measured turns have changed enough to alter a plan."""
     if (before.use is None) is not (after.use is None) or before.shared.keys() != after.shared.keys():
         return True
     return any(abs(after.shared[other] - speed) > MORE - 1.0 for other, speed in before.shared.items())

@@ -64,12 +64,12 @@ def problem_of(
 
 
 def goodput_counts(settings: EngineSettings) -> bool:
-    """Whether a plan depends on goodputs: by its objective, or as nodes have to be worth their cost."""
+    """Return whether a plan depends on goodputs: by its objective, or as nodes must be worth their cost."""
     return bool(settings.high_utility) or metric.counts_goodput(settings.objective)
 
 
 def _of_start(costs: RescaleCosts, t: Trainer, t_fwd_s: float) -> RescaleCosts:
-    """What rescaling costs, where the start of a trainer without nodes takes less than all of T_fwd.
+    """Return rescaling costs, where a trainer without nodes starts in less than all of T_fwd.
 
     A start interrupts nothing: in the published model it is free (eq. 16 with O(0) = 0). Its initialisation
     says how long its nodes give nothing; if that were T_fwd or more, a trainer would wait beside nodes that
@@ -134,7 +134,7 @@ def _worthwhile(t: Trainer, speeds: Points, settings: EngineSettings, n_min: int
 
 
 def _by_class(groups: NodeGroups, without: frozenset[str]) -> dict[str, int]:
-    """How many nodes of each class there are, without some."""
+    """Return how many nodes of each class there are, without some."""
     found: dict[str, int] = {}
     for group, nodes in groups:
         found[group.node_class] = found.get(group.node_class, 0) + len(nodes - without)
@@ -156,7 +156,7 @@ def weight_of(trainer: Trainer, settings: EngineSettings, now: float) -> float:
 def caps_of(
     state: State, trainers: tuple[Trainer, ...], now: float, more: Mapping[str, int] = NOTHING
 ) -> tuple[Cap, ...]:
-    """What users may hold together; of their shares, so many portions `more` than they are entitled to."""
+    """Return what users may hold together: of their shares, `more` portions than is their due."""
     most = state.settings.user_max_nodes
     shares = state.settings.user_shares
     if most is None and not shares and not state.barred and not state.kept_off:

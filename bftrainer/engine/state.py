@@ -77,7 +77,7 @@ class State:
         return len(frozenset[str]().union(*(t.nodes for t in self.active.values())))
 
     def set_aside(self, trainer: Trainer) -> bool:
-        """Whether a trainer gets no nodes for now: its user is barred, and it does not run."""
+        """Return whether a trainer gets no nodes for now: its user is barred, and it does not run."""
         return trainer.spec.user in self.barred and not trainer.members
 
     def trainer(self, id_: int) -> Trainer | None:
@@ -87,7 +87,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one event led to. `plan` is None if the event needed no decision."""
+    """The result of one event. `plan` is None if the event needed no decision."""
 
     state: State
     actions: tuple[Action, ...] = ()
@@ -102,8 +102,8 @@ class Draft:
     Attributes:
         state: What is known with the event; trainers still have the nodes that the event leaves them.
         vacated: Nodes that left the pool because we give them up: their agents still listen.
-        decide: Whether nodes must be allocated anew.
-        regroup: Trainers whose membership must be published anew.
+        decide: Whether nodes must be allocated again.
+        regroup: Trainers whose membership must be published again.
         restart: Workers that are lost, as (trainer, node): to start again, where the trainer keeps the node.
         ended: The trainer that the event ended.
     """

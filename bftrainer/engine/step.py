@@ -1,9 +1,9 @@
 """(state, event) -> (state, actions): every decision of bftrainer, and no side effect.
 
-The daemon feeds the engine with what schedulers and agents report, a replay with what a log and a simulated
-launcher report; the engine cannot tell which. Time comes with the event. A change goes through three stages:
+The daemon feeds in reports of schedulers and agents, a replay those of a log and a simulated launcher; the
+engine cannot tell which. Time comes with the event. A change goes through three stages:
 
-1. Nodes join or leave, a trainer arrives, ends or changes: `allocate` plans anew over the first
+1. Nodes join or leave, a trainer arrives, ends or changes: `allocate` plans again over the first
    `max_parallel` unfinished trainers (highest priority, then first come, first served), or over all.
 2. Added nodes get `StartWorker`. Members train on until every worker that was started at the same
    moment reports ready; then one `Regroup` publishes the new membership (publish when ready).
@@ -27,11 +27,11 @@ from bftrainer.model.trainer import Trainer
 
 
 def step(state: State, event: Event, solve: Solve, *, plan: bool = True) -> Step:
-    """Take one event in, and return the next state with what is to be done.
+    """Take one event in, and return the next state with the actions to perform.
 
-    `solve` answers the allocation problem, see `allocate.decide`; it is called once, and once
-    more if trainers cannot use the nodes that it leaves them. Without `plan`,
-    nothing is planned anew: trainers keep the nodes that the event leaves them, as far as they can use them.
+    `solve` answers the allocation problem, see `allocate.decide`; it is called once, and once more if
+    trainers cannot use the nodes that it leaves them. Without `plan`, nothing is planned again: trainers keep
+    the nodes that the event leaves them, as far as they can use them.
 
     Raises:
         TypeError: `event` is not an event.

@@ -17,11 +17,11 @@ import numpy.typing as npt
 from bftrainer.performance.curve import Floats
 
 EDGES = (0.0, *(10.0 * 2**k for k in range(15)))
-"""Where the bins of age begin (s); the last, from 45 hours on, has no end."""
+"""Lower edges of the bins of age (s); the last, from 45 hours on, has no end."""
 MEMORY = 2000.0
 """Departures after which an observation counts half."""
 PRIOR_S = 600.0
-"""How long nodes are assumed to stay on average before any has left. Counts as one departure per bin."""
+"""Mean stay of nodes (s) that is assumed before any has left. Counts as one departure per bin."""
 LONGEST_S = 3600.0
 """The longest forward-looking time."""
 SHORTEST_S = 10.0

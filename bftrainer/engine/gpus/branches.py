@@ -17,14 +17,14 @@ from bftrainer.performance import curve
 
 @dataclass(frozen=True, slots=True)
 class GpuRoom:
-    """How many GPUs of the pool each node has, and the most of any."""
+    """The pool's GPUs by node, and the most of any node."""
 
     of_node: Mapping[str, int] = field(default_factory=dict)
     most: int = 0
 
     @classmethod
     def of(cls, pool: frozenset[str]) -> GpuRoom:
-        """That of this pool."""
+        """Return the room of this pool."""
         counted = counts_of(pool)
         return cls(counted, max(counted.values(), default=0))
 
@@ -43,7 +43,7 @@ def with_branches(c: Candidate, trainer: Trainer, room: GpuRoom) -> Candidate:
 
 @lru_cache(maxsize=1 << 11)
 def _joined(local: Points, across: Points, alone: int) -> Points:
-    """The curve that follows `local` up to so many GPUs, and `across` from the next one on."""
+    """Return the curve that follows `local` up to `alone` GPUs, and `across` from the next one on."""
     below = tuple((n, curve.rate(local, n)) for n in range(1, alone + 1))
     above = tuple((n, rate) for n, rate in across if n > alone + 1)
     return (*below, (alone + 1, curve.rate(across, alone + 1)), *above)

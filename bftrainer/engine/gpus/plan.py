@@ -26,17 +26,17 @@ from bftrainer.performance import curve
 from bftrainer.performance.curve import Floats
 
 ROUNDS = 2
-"""So often counts are planned at most."""
+"""Times that counts are planned, at most."""
 NEAR = 5e-3
 """Counts are not planned again for a placement that is below the bound by this share at most."""
 LARGE = 1_000
 """Pools of more GPUs have better placements looked for only if one is not `NEAR` the bound."""
 TRIES = 10_000
-"""So many ways of trainers the search for better placements looks at."""
+"""Ways of trainers that the search for better placements looks at, at most."""
 
 
 def rules_of(settings: EngineSettings) -> Rules:
-    """Who may share a node, as the settings say."""
+    """Return who may share a node, as the settings say."""
     return Rules(
         avoid_interference=settings.avoid_interference,
         users_share=settings.share_nodes is ShareNodes.USERS,
@@ -84,7 +84,7 @@ def _near(found: PolishedPlacement, bound: float, gap: float) -> bool:
 
 
 def bounded(question: Problem, most: Mapping[int, int]) -> Problem:
-    """The problem in which these trainers get so many nodes or GPUs at most, or the next size below."""
+    """Return the problem in which these trainers get at most these nodes or GPUs, or the next size below."""
     found = (
         replace(c, n_max=c.sizes.floor(most[c.trainer])) if most.get(c.trainer, c.n_max) < c.n_max else c
         for c in question.candidates
@@ -139,7 +139,7 @@ def _wants(
     counts: Mapping[int, int],
     pool: frozenset[str],
 ) -> list[Want]:
-    """What trainers want, in the order in which they choose: those first that need whole nodes, or most."""
+    """Return the trainers' wants in order of choice: those first that need whole nodes, or most."""
     found = [
         Want(
             trainer=t.id,
@@ -174,8 +174,8 @@ def holders_of(state: State, trainers: Sequence[Trainer], price: Price) -> list[
 
 
 def ground_of(state: State, question: Problem) -> Ground:
-    """Where trainers may be. Nodes with GPUs that a user is kept off stay as they are: the search counts GPUs
-    and does not tell them apart."""
+    """Return where trainers may be. Nodes with GPUs that a user is kept off stay as they are: the search
+    counts GPUs and does not tell them apart."""
     off = NONE.union(*state.kept_off.values()) & state.pool
     return Ground(pool=state.pool, still=nodes_of(off), caps=question.caps, rules=rules_of(state.settings))
 
@@ -197,7 +197,7 @@ def trimmed(trainers: Sequence[Trainer], target: Allocation, state: State) -> Al
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What trainers are worth with the GPUs that they really get, on one node or on several. `rows` has their
+    """Values trainers with the GPUs that they really get, on one node or on several. `rows` has their
     value by count, as the allocators have it, where the pool has no groups."""
 
     question: Problem
@@ -206,12 +206,12 @@ class Price:
 
     @classmethod
     def of(cls, question: Problem, groups: NodeGroups) -> Price:
-        """Of this problem."""
+        """Return the prices of this problem."""
         asked = () if groups else question.candidates
         return cls(question, groups, value.tables(asked, question.pool_size, question.t_fwd_s))
 
     def total(self, target: Allocation) -> float:
-        """What a placement is worth."""
+        """Return the worth of a placement."""
         everybody = self.question.candidates
         got = [target.get(c.trainer, NONE) for c in everybody]
         best = sum(self._best(j, own) for j, own in enumerate(got))
@@ -223,14 +223,14 @@ class Price:
         )
 
     def _best(self, j: int, own: frozenset[str]) -> float:
-        """What a trainer's GPUs are worth if they are as near each other as can be."""
+        """Return the worth of a trainer's GPUs as near each other as can be."""
         if not self.groups:
             return float(self.rows[j, len(own)])
         spread = tuple(len(own & gpus) for _, gpus in self.groups)
         return value.worth(self.question.candidates[j], self.question, spread)
 
     def across(self) -> Floats:
-        """What trainers are worth by count on several nodes, where the pool has no groups."""
+        """Return trainers' worth by count on several nodes, where the pool has no groups."""
         found = self.rows.copy()
         for row, c in zip(found, self.question.candidates, strict=True):
             if c.across:
@@ -254,7 +254,7 @@ class Price:
 
 
 def _split(c: Candidate, own: frozenset[str]) -> bool:
-    """Whether a trainer is on several nodes, and counts were planned as if it were on one."""
+    """Return whether a trainer is on several nodes, and counts were planned as if it were on one."""
     return bool(c.across) and 1 < len(own) <= c.alone and len(counts_of(own)) > 1
 
 

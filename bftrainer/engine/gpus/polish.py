@@ -1,4 +1,4 @@
-"""Better placements near one that was found: the GPUs of a few nodes at a time are shared out anew. Pure.
+"""Better placements near one that was found: the GPUs of a few nodes at a time are shared out again. Pure.
 
 The counts of the allocators know nothing of nodes. Where nodes are partly used, or the rules about who may
 share one keep trainers from free GPUs, fewer GPUs for one trainer may be worth more to another. On small
@@ -20,20 +20,20 @@ from bftrainer.model.gpus import node_of
 from bftrainer.model.problem import Allocation, Cap
 
 WAYS = 9_000
-"""A pool is searched at once if all trainers together can be on it in so many ways at most."""
+"""A pool is searched at once if all trainers together can be on it in at most this number of ways."""
 AT_ONCE = 15_000
-"""So many ways that search looks at."""
+"""Ways that this search looks at, at most."""
 TAKERS = 6
-"""So many trainers that are not yet on a window's nodes may come there: those that would gain most."""
+"""Trainers from outside that may come to a window's nodes, at most: those that would gain most."""
 FREED = 12
-"""Pairs of nodes are made with so many of those that have free GPUs."""
+"""Nodes with free GPUs that pairs are made with."""
 FEW = 12
-"""On pools of so many nodes at most, all pairs are made, and threes."""
+"""Nodes of a pool up to which all pairs are made, and threes."""
 TIDY = 1e-10
 """Each node of a trainer costs this share of all worth: of placements that are worth the same, that one is
 best in which trainers are on the fewest nodes."""
 OVERHEAD = 20
-"""A window counts as so many tries and one for each of its ways, even if its bound rules it out."""
+"""Tries that a window counts as, with one for each of its ways, even if its bound rules it out."""
 
 Row = Sequence[float]
 
@@ -52,7 +52,7 @@ class GpuHolder:
     across: Row
 
     def worth(self, size: int, *, wide: bool) -> float:
-        """What so many GPUs are worth."""
+        """Return the worth of `size` GPUs."""
         row = self.across if wide else self.alone
         return row[size] if size < len(row) else window.NEVER
 
@@ -68,7 +68,7 @@ class PolishedPlacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """Where trainers may be: the pool, the nodes that stay as they are, and what users may have at most."""
+    """Bounds of placements: the pool, the nodes that stay as they are, and the users' limits."""
 
     pool: frozenset[str]
     still: frozenset[str]
@@ -79,8 +79,8 @@ class Ground:
 def polished(
     holders: Sequence[GpuHolder], found: PolishedPlacement, ground: Ground, *, enough: float, tries: int
 ) -> PolishedPlacement:
-    """The best placement that is found from `found` in so many tries, or one that is worth `enough`. What it
-    is worth is less by `TIDY`."""
+    """Return the best placement that is found from `found` in `tries`, or one that is worth `enough`. Its
+    worth is less by `TIDY`."""
     board = _Board.of(holders, found.target, ground, TIDY * max(1.0, abs(found.worth)))
     worth, proven = found.worth, False
     if board.small:
@@ -109,10 +109,10 @@ class _Step:
 
 @dataclass(slots=True)
 class _Board:
-    """Who has how many GPUs of which node, `now` (in `total` so many), and `held` before. Trainers go by
-    their place in `holders`. `on` each node are these now, and those `had` GPUs there; `eager` are those that
-    would gain by more, most first, and `gains` by how much; `touched` are nodes that are shared out otherwise
-    than at first."""
+    """The GPUs by trainer and node, `now` (`total`: their sum) and `held` before. Trainers go by their place
+    in `holders`. `on` each node are these now, and those `had` GPUs there; `eager` are those that would gain
+    by more, most first, and `gains` by how much; `touched` are nodes that are shared out otherwise than at
+    first."""
 
     holders: Sequence[GpuHolder]
     ground: Ground
@@ -159,13 +159,13 @@ class _Board:
         self.eager = [j for _, j in ranked]
 
     def worth(self, j: int) -> float:
-        """What a trainer is worth now, less what its nodes cost."""
+        """Return a trainer's worth now, less its nodes' cost."""
         on = len(self.now[j])
         return self.holders[j].worth(self.total[j], wide=on > 1) - self.tidy * on
 
     @property
     def small(self) -> bool:
-        """Whether the pool can be searched at once."""
+        """Return whether the pool can be searched at once."""
         ways = len(self.holders)
         for n in self.sizes.values():
             ways *= n + 1
@@ -174,11 +174,11 @@ class _Board:
         return True
 
     def free(self, node: str) -> int:
-        """How many GPUs of a node nobody has."""
+        """Return how many GPUs of a node nobody has."""
         return self.sizes[node] - sum(self.now[j][node] for j in self.on[node])
 
     def windows(self) -> Iterator[tuple[str, ...]]:
-        """Nodes to share out anew: each, then pairs of which one has free GPUs. One of nodes that are alike
+        """Nodes to share out again: each, then pairs of which one has free GPUs. One of nodes that are alike
         stands for all."""
         kinds: dict[object, list[str]] = {}
         for node in self.sizes:
@@ -201,13 +201,13 @@ class _Board:
         return tuple(kind)
 
     def takers(self, nodes: Sequence[str]) -> list[int]:
-        """Who takes part in a window: who is there, and those that would gain most by a GPU more."""
+        """Return who takes part in a window: who is there, and those that would gain most by a GPU more."""
         there = {j for node in nodes for j in self.on[node]}
         others = islice((j for j in self.eager if j not in there), TAKERS)
         return [*sorted(there), *others]
 
     def improve(self, nodes: Sequence[str], who: Sequence[int], tries: int) -> _Step:
-        """Share these nodes out anew among these trainers, if that is worth more."""
+        """Share these nodes out again among these trainers, if that is worth more."""
         parts = [self._part(j, nodes, who) for j in who]
         before = sum(self.worth(j) for j in who)
         got = window.best(
@@ -314,11 +314,11 @@ class _Board:
         return {**target, **{trainer: frozenset(own) for trainer, own in found.items()}}
 
     def _moves(self, h: GpuHolder, now: Mapping[str, int], target: Allocation) -> bool:
-        """Whether a trainer is, was or would be on a node that is shared out otherwise."""
+        """Return whether a trainer is, was or would be on a node that is shared out otherwise."""
         held, then = counts_of(h.held), counts_of(target.get(h.trainer, NONE))
         return any(node in now or node in held or node in then for node in self.touched)
 
 
 def _whole(h: GpuHolder, counts: window.Counts, nodes: Sequence[str], held: Mapping[str, int]) -> bool:
-    """Whether a trainer on whole nodes has none of its nodes in part, but as it has them already."""
+    """Return whether a trainer on whole nodes has none of its nodes in part, but as it has them already."""
     return all(n in (0, h.whole, held.get(node, 0)) for n, node in zip(counts, nodes, strict=True))

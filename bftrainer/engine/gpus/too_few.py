@@ -12,18 +12,18 @@ from dataclasses import dataclass, field, replace
 from bftrainer.model.trainer import TrainerSpec
 
 NAMED = 3
-"""So many nodes are named."""
+"""Nodes named, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGpus:
-    """How many GPUs nodes have; 0 or nothing where they have none, or it is not known.
+    """Numbers of GPUs of nodes; 0 or nothing where they have none, or it is not known.
 
     Attributes:
         nodes: By node, as the scheduler shows it.
         told: By user and node, where the agent of the user's pilot says another number. It counts for that
             user's trainers alone, as an agent may say what it likes; of the daemon's own ("") for all.
-        machine: Of each class, how many nodes have so many GPUs, idle or not.
+        machine: By class and number of GPUs: how many nodes have it, idle or not.
     """
 
     nodes: Mapping[str, int] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class NodeGpus:
     def with_changes(
         self, nodes: Mapping[str, int], told: Mapping[str, Mapping[str, int | None]]
     ) -> NodeGpus:
-        """What is known after these have changed; of what agents say, None takes it back."""
+        """Return the knowledge after these changes; of agents' numbers, None takes one back."""
         every = {user: {**self.told.get(user, {}), **changed} for user, changed in told.items()}
         said = {
             user: {node: count for node, count in own.items() if count is not None}
@@ -43,7 +43,7 @@ class NodeGpus:
         return replace(self, nodes={**self.nodes, **nodes} if nodes else self.nodes, told=kept)
 
     def count(self, node: str, user: str) -> int:
-        """How many GPUs a user's pilot has on a node; 0: none, or not known."""
+        """Return how many GPUs a user's pilot has on a node; 0: none, or not known."""
         said = (self.told[own].get(node) for own in (user, "") if own in self.told)
         return next((count for count in said if count is not None), self.nodes.get(node, 0))
 
@@ -54,7 +54,7 @@ class NodeGpus:
         return frozenset(node for node in nodes if 0 < self.count(node, spec.user) < spec.workers)
 
     def unusable(self, spec: TrainerSpec, node_class: str) -> int:
-        """How many nodes of a class have too few GPUs for a trainer, by what the scheduler shows."""
+        """Return how many nodes of a class have too few GPUs for a trainer, by what the scheduler shows."""
         if spec.workers < 2:
             return 0
         return sum(n for gpus, n in self.machine.get(node_class, {}).items() if gpus < spec.workers)
@@ -66,7 +66,7 @@ class NodeGpus:
 
 
 def kept_off(gpus: NodeGpus, spec: TrainerSpec, pool: Collection[str]) -> str:
-    """Which nodes of the pool a trainer does not get for want of GPUs, in words; empty if there are none."""
+    """Return the pool's nodes that a trainer does not get for want of GPUs, in words; empty if none."""
     short = sorted(gpus.too_few(spec, pool))
     if not short:
         return ""

@@ -29,7 +29,7 @@ LEAST_OWED = 1.0
 TURN_S = 600.0
 """Shares are looked at so often at least where a user waits for its turn: each turn costs a start."""
 STEADY = 5.0
-"""A trainer that gives nodes to another user's does not grow again for so many times what both rescales cost:
+"""A trainer that gives nodes to another user's does not grow again for this multiple of both rescales' cost:
 users that come and go all the time leave it most of its time."""
 
 
@@ -44,28 +44,28 @@ class Portion:
 
     @classmethod
     def of(cls, settings: EngineSettings, pool: frozenset[str]) -> Portion:
-        """Of this pool."""
+        """Return the portion of this pool."""
         if settings.share is Share.GPU and settings.share_nodes is ShareNodes.NO and pool:
             return cls(len(pool) / len(counts_of(pool)), whole=True)
         return cls()
 
     def used(self, places: frozenset[str]) -> int:
-        """How many of them these nodes, or GPUs, are or are on."""
+        """Return how many of them these nodes, or GPUs, are or are on."""
         return len(counts_of(places)) if self.whole else len(places)
 
     def needed(self, count: int) -> int:
-        """How many of them so many nodes or GPUs are."""
+        """Return the number of portions that `count` nodes or GPUs are."""
         return math.ceil(count / self.each - EXACT)
 
     def held(self, trainers: Sequence[Trainer]) -> int:
-        """How many of them trainers hold now: those that they have just lost are no reason to leave them
-        others. One on which two take turns counts once."""
+        """Return how many of them trainers hold now: those that they have just lost are no reason to leave
+        them others. One on which two take turns counts once."""
         return self.used(frozenset[str]().union(*(t.nodes for t in trainers)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """What users held beside their shares. All counts are portions.
+    """Records what users held beside their shares. All counts are portions.
 
     Attributes:
         at: When nodes were shared out last (s).
@@ -83,7 +83,7 @@ class Ledger:
 
     @property
     def has_turns(self) -> bool:
-        """Whether a user that is entitled to nodes has none, as others have them: it waits for its turn."""
+        """Return whether a user entitled to nodes has none, as others have them: it waits for its turn."""
         some = {user for user, share in self.shares.items() if share > 0}
         return len(some) > 1 and any(not self.held.get(user) for user in some)
 
@@ -114,8 +114,7 @@ def shares_of(
     trainers: Mapping[str, Sequence[Trainer]],
     portion: Portion = Portion(),
 ) -> dict[str, float]:
-    """User -> its part of a pool of so many portions, not rounded; none gets more than its trainers could
-    use."""
+    """Return user -> its part of `pool` portions, not rounded, at most what its trainers could use."""
     most = {user: portion.needed(sum(t.spec.n_max for t in own)) for user, own in trainers.items()}
     demand = {user: min(pool, own) for user, own in most.items()}
     return divided(pool, demand, {user: weight_of(user, weights) for user in trainers})
@@ -166,14 +165,14 @@ def _rounded(
 def _claim(
     user: str, beside: int, nodes: Mapping[str, int], owed: Mapping[str, float], holds: Mapping[str, int]
 ) -> float:
-    """What a user's claim to so many `nodes` beside others is worth, in node-seconds: what it is owed, and
+    """Return the worth of a user's claim to `nodes` beside others, in node-seconds: what it is owed, and
     more if it holds them."""
     return owed.get(user, 0.0) + (STAYS_S * nodes[user] if holds[user] > beside else 0.0)
 
 
 def claim_to_more(user: str, trainers: Sequence[Trainer], ledger: Ledger) -> float:
-    """What the claim of a user with these trainers to nodes beyond its share is worth, in node-seconds, where
-    others leave some."""
+    """Return the worth of a user's claim, with these trainers, to nodes beyond its share, in node-seconds,
+    where others leave some."""
     beyond = max(0.0, ledger.portion.held(trainers) - ledger.shares.get(user, 0.0))
     return ledger.owed.get(user, 0.0) + STAYS_S * beyond
 

@@ -33,7 +33,7 @@ def why_never(
     machine: Mapping[str, int] | None,
     gpus: NodeGpus = NO_GPUS,
 ) -> str:
-    """Why a trainer can never run, in words for its user; empty if it can, as far as is known.
+    """Return why a trainer can never run, in words for its user; empty if it can, as far as is known.
 
     `machine` has the number of nodes of each class, see `State.machine`; `gpus` how many GPUs they have.
     """
@@ -52,7 +52,7 @@ def why_never(
 
 
 def _too_few_gpus(spec: TrainerSpec, machine: Mapping[str, int], gpus: NodeGpus) -> str:
-    """Why no nodes can run a trainer's workers with a GPU each; empty if enough can."""
+    """Return why no nodes can run a trainer's workers with a GPU each; empty if enough can."""
     unusable = {name for name, points in spec.curves if not points}
     fit = {name: size - gpus.unusable(spec, name) for name, size in machine.items() if name not in unusable}
     if (most := max(fit.values(), default=0)) >= spec.n_min:
@@ -63,7 +63,7 @@ def _too_few_gpus(spec: TrainerSpec, machine: Mapping[str, int], gpus: NodeGpus)
 
 
 def with_places(state: State) -> State:
-    """The state in which places are dealt out anew, as far as `max_parallel` limits them.
+    """Return the state with places dealt out again, as far as `max_parallel` limits them.
 
     Trainers that got one are active; active ones without a place are `displaced`. Without that limit, all
     that hold nodes have a place.
@@ -136,7 +136,7 @@ class _Lines:
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """How many places each user has, and how long that makes it wait for the next."""
+    """The users' places, and the wait for the next one that follows."""
 
     count: Counter[str]
     weights: Mapping[str, float]
@@ -165,8 +165,8 @@ def _next(lines: _Lines, placed: dict[int, Trainer], turns: _Turns, limit: int) 
 
 
 def _loser(placed: Mapping[int, Trainer], turns: _Turns, trainer: Trainer) -> Trainer | None:
-    """Whose place a trainer gets: of the user with most places for its weight, and more than the trainer's
-    own would have with it, the one without nodes, or else the one that came last."""
+    """Return whose place a trainer gets: of the user with most places for its weight, and more than the
+    trainer's own would have with it, the one without nodes, or else the one that came last."""
     own = turns.after(trainer, 1)
     others = [t for t in placed.values() if t.spec.priority <= trainer.spec.priority and turns.after(t) > own]
     return max(others, key=lambda t: (turns.after(t), not t.nodes, rank(t)), default=None)

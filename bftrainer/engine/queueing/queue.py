@@ -18,7 +18,7 @@ from bftrainer.model.trainer import Trainer
 K = TypeVar("K")
 
 Shape = tuple[Any, ...]
-"""What trainers of one line have in common."""
+"""The facts that trainers of one line share."""
 
 
 def shape(trainer: Trainer) -> Shape:
@@ -89,7 +89,7 @@ class TrainerQueue:
 
     @property
     def counts_workers(self) -> bool:
-        """Whether some trainer asks for several workers on each of its nodes."""
+        """Return whether some trainer asks for several workers on each of its nodes."""
         return any(next(iter(line.values())).spec.workers > 1 for line in self.lines.values())
 
     def eligible(self, pool_size: int, first: Callable[[Trainer], float] | None = None) -> list[Trainer]:

@@ -16,7 +16,7 @@ from bftrainer.engine.state import State
 from bftrainer.model.trainer import Trainer
 
 MOST = 1000
-"""So many of those that wait have their turn told, the first ones."""
+"""Waiting trainers that have their turn told, the first ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class WaitingTurn:
 def turns(
     free: int, places: int | None, holders: Iterable[tuple[int, float | None]], queue: Iterable[WaitingTurn]
 ) -> dict[int, float]:
-    """Trainer -> seconds until it gets nodes, of those of which that can be told.
+    """Return trainer -> seconds until it gets nodes, for those where that can be told.
 
-    `holders` have so many nodes for so many seconds, None: nobody knows. `places` is how many trainers may
-    hold nodes at once; None: any number.
+    `holders` have nodes and the seconds they hold them for; None: nobody knows. `places` is how many trainers
+    may hold nodes at once; None: any number.
     """
     held = list(holders)
     total, at_work, now = free + sum(n for n, _ in held), len(held), 0.0
@@ -61,7 +61,7 @@ def turns(
 
 
 def usual_share(state: State) -> int:
-    """How many nodes a trainer gets if all that may hold nodes at once have as many."""
+    """Return how many nodes a trainer gets if all that may hold nodes at once have as many."""
     holding = sum(bool(t.nodes) for t in state.active.values())
     limit = state.settings.max_parallel
     return max(

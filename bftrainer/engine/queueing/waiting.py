@@ -15,14 +15,14 @@ from bftrainer.model.trainer import Trainer, TrainerSpec
 from bftrainer.performance.estimate import costs_of
 
 NAMED = 3
-"""So many trainers that hold nodes are named."""
+"""Trainers named that hold nodes, at most."""
 FIRST = "bftrainer priority makes it the first of those that wait"
 WEIGHT = "weight in its spec"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """How the nodes of the pool are shared out at one moment, for `why` of any number of trainers.
+    """The pool's nodes as shared out at one moment, for `why` of any number of trainers.
 
     Attributes:
         state: That of the engine.
@@ -49,7 +49,7 @@ class Shortage:
 
     @classmethod
     def of(cls, state: State) -> Shortage:
-        """What is short in this state."""
+        """Return the shortage in this state."""
 
         def by_class(nodes: frozenset[str]) -> Counter[str]:
             return Counter(state.node_info.get(node, NodeInfo()).node_class for node in nodes)
@@ -78,8 +78,8 @@ class Shortage:
         )
 
     def why(self, trainer: Trainer, left: Callable[[Trainer], str] = lambda holder: "") -> str:
-        """Why a trainer without nodes has none. Only trainers of its own user are named; `left` says for how
-        long one of them will keep its nodes."""
+        """Return why a trainer without nodes has none. Only trainers of its own user are named; `left` says
+        for how long one of them will keep its nodes."""
         if found := self.hindrance(trainer):
             return found
         usable = self._usable(trainer.spec)
@@ -96,7 +96,7 @@ class Shortage:
         return needs + self._held_by(trainer.spec.user, holders, left)
 
     def remedy(self, trainer: Trainer) -> str:
-        """What would make a trainer without nodes run, in words: the first of what is in its way."""
+        """Return what would make a trainer without nodes run, in words: the first obstacle."""
         spec, state = trainer.spec, self.state
         cap, own = state.settings.user_max_nodes, self.of_users.get(spec.user, 0)
         over = 0 if cap is None else own + spec.n_min - cap
@@ -130,13 +130,13 @@ class Shortage:
         return next((way for hindered, way in ways if hindered), nothing)
 
     def hindrance(self, trainer: Trainer) -> str:
-        """What keeps a trainer from getting nodes, however they are shared out; empty if nothing is known."""
+        """Return what keeps a trainer from nodes under any sharing; empty if nothing is known."""
         return (
             self._refused(trainer.spec) or self._without_place(trainer) or self._short_of_nodes(trainer.spec)
         )
 
     def blocked(self, trainer: Trainer) -> str:
-        """What keeps a trainer from nodes, whether or not other trainers end; empty if nothing is known."""
+        """Return what keeps a trainer from nodes even if others end; empty if nothing is known."""
         return self._refused(trainer.spec) or self._short_of_nodes(trainer.spec)
 
     def _refused(self, spec: TrainerSpec) -> str:
@@ -167,7 +167,7 @@ class Shortage:
         return f"{needs}, and {f'only {idle:,}' if idle else 'none'} of the machine's can be had now"
 
     def _slow(self, trainer: Trainer) -> str:
-        """Why a start may not pay; empty if it takes less time than nodes are assumed to stay."""
+        """Return why a start may not pay; empty if it takes less time than nodes are assumed to stay."""
         t_fwd_s, start_s = self.state.settings.t_fwd_s, self._start_s(trainer)
         if t_fwd_s is None or start_s < t_fwd_s:
             return ""
@@ -177,7 +177,7 @@ class Shortage:
         return costs_of((trainer,), self.state.programs)[0].up.init_s
 
     def _held_by(self, user: str, holders: list[Trainer], left: Callable[[Trainer], str]) -> str:
-        """Who has the others: trainers of this user by name, those of others as how many."""
+        """Return who has the others: trainers of this user by name, those of others as how many."""
         mine = [t for t in holders if t.spec.user == user]
         words = [
             f"{t.spec.name} ({self._counted(len(t.nodes))}{_after_comma(left(t))})" for t in mine[:NAMED]
@@ -188,8 +188,8 @@ class Shortage:
         return f": held by {', '.join(words)}" if words else ""
 
     def _share_used(self, spec: TrainerSpec, more: int = 0) -> str:
-        """That a user holds all of its share of the pool, or would with so many nodes `more` in that, while
-        other users want nodes; empty if not so."""
+        """Say that a user holds all of its share of the pool, or would with `more` nodes, while other users
+        want nodes; empty if not so."""
         ledger, portion = self.state.ledger, self.state.ledger.portion
         own, share = self.portions.get(spec.user, 0), ledger.shares.get(spec.user)
         least = portion.needed(spec.n_min)
@@ -202,16 +202,16 @@ class Shortage:
         return f"its user holds {own:,} of a share of {share:.3g} {unit}s (user_shares)"
 
     def _counted(self, count: int) -> str:
-        """So many nodes, or GPUs where these are shared out."""
+        """Return `count` nodes in words, or GPUs where these are shared out."""
         return f"{count:,} {self.state.settings.unit}{'' if count == 1 else 's'}"
 
     def _needs(self, spec: TrainerSpec) -> str:
-        """How many nodes a trainer needs, and what they have to have."""
+        """Return how many nodes a trainer needs, and what they have to have."""
         some = self.state.gpus.too_few(spec, self.state.pool)
         return f"needs {self._counted(spec.n_min)}" + (f" with {spec.workers} GPUs each" if some else "")
 
     def _most(self, spec: TrainerSpec) -> tuple[int, int]:
-        """How many nodes of one class in the pool a trainer can use, and how many of one are free."""
+        """Return how many nodes of one class in the pool a trainer can use, and how many of one are free."""
         usable = self._usable(spec)
         pool, free = ({name: of.get(name, 0) for name in usable} for of in (self.pool, self.free))
         for node in self.state.gpus.too_few(spec, self.state.pool):
@@ -224,7 +224,7 @@ class Shortage:
         return max(pool.values(), default=0), max(free.values(), default=0)
 
     def _beside_others(self, spec: TrainerSpec) -> Counter[str]:
-        """How many free GPUs of each class that a trainer can use are on nodes of other users."""
+        """Return how many free GPUs of each class that a trainer can use are on nodes of other users."""
         found = self.beside_all - self.beside.get(spec.user, Counter())
         return Counter({name: found[name] for name in self._usable(spec) & found.keys()})
 
@@ -234,13 +234,13 @@ class Shortage:
 
 
 def why_queued(state: State, id_: int, spec: TrainerSpec, now: float) -> str:
-    """Why a trainer that has just been submitted will wait; empty if the next plan may give it nodes."""
+    """Return why a newly submitted trainer will wait; empty if the next plan may give it nodes."""
     trainer = state.trainer(id_) or Trainer(id=id_, spec=spec, submitted_at=now)
     return "" if trainer.nodes else Shortage.of(state).hindrance(trainer)
 
 
 def _ask_for_less(spec: TrainerSpec, state: State) -> str:
-    """What a trainer that can never run is to ask for instead."""
+    """Return what a trainer that can never run must ask for instead."""
     if why_never(replace(spec, workers=0), state.settings, state.machine, state.gpus):
         return "ask for fewer nodes: lower nodes.min, or its sizes"
     return "ask for fewer workers on each node: nodes.workers: auto, or a lower number"
