@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 
 REMEMBERED = 50
 SHARE = 0.9
-"""So many of those that are remembered took no longer than `lead_s`: one node that hangs counts little."""
+"""Share of the remembered times that are at most `lead_s`: one node that hangs counts little."""
 LONG_S = 3.0
 """More than polls and Slurm itself take: it is told."""
 JUDGED_BY = 5
-"""So many nodes of other users say how long it usually takes."""
+"""Nodes of other users that say how long it usually takes."""
 USUALLY = 2.0
-"""A user's node that takes `LONG_S` and so many times as long as others' is kept by that user."""
+"""A user's node that takes `LONG_S`, and longer than others' by this factor, is kept by that user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class KeptNode:
 
 
 class ClearingTimes:
-    """How long nodes took to be cleared, by whose pilot was there."""
+    """Times that clearing a node took, by the user of its pilot."""
 
     def __init__(self) -> None:
         self._took: deque[tuple[str, float]] = deque(maxlen=REMEMBERED)  # user, how long
@@ -52,7 +52,7 @@ class ClearingTimes:
 
     @property
     def lead_s(self) -> float:
-        """How long nearly all nodes took at most; 0 before the first."""
+        """Return how long nearly all nodes took at most; 0 before the first."""
         took = sorted(took for _, took in self._took)
         return took[math.ceil(SHARE * len(took)) - 1] if took else 0.0
 

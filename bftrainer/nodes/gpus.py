@@ -11,17 +11,17 @@ from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Node
 
 REMEMBERED_S = 600.0
-"""What an agent said of its pilot's GPUs counts so long after the pilot's end: else the node would be given
-to the same trainer again at once. Later it may have others: main jobs leave others free, a GPU is mended."""
+"""Seconds that an agent's word on its pilot's GPUs counts after the pilot's end: else the same trainer would
+get the node again at once. Later it may have others: main jobs leave others free, a GPU is mended."""
 SAID_EVERY_S = 10.0
-"""What the agents on a node say of its GPUs costs a plan at most so often; else the next poll tells."""
+"""Seconds, at least, between two plans for what a node's agents say of its GPUs; else the next poll tells."""
 NAMED = 8
-"""So many nodes are named in a reason."""
+"""Nodes named in a reason, at most."""
 
 
 @dataclass(slots=True)
 class GpusKnown:
-    """What polls and agents say of nodes' GPUs; what is new becomes an event for the engine.
+    """Merges what polls and agents say of nodes' GPUs; news becomes an event for the engine.
 
     `most` has the most GPUs that a poll has shown on each node.
     """
@@ -68,7 +68,7 @@ class GpusKnown:
         return change
 
     def _change(self, now: float, changed: Mapping[str, int], reason: str) -> GpusChanged | None:
-        """What the engine has not been told yet: only that, as there may be thousands of pilots."""
+        """Return the news for the engine: only that, as there may be thousands of pilots."""
         own = {key: count for key, (count, _) in self._said.items() if count != self.nodes.get(key[1], 0)}
         if not changed and own == self._told:
             return None

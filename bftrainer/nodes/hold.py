@@ -25,7 +25,7 @@ from bftrainer.ports import Workers
 from bftrainer.telemetry.troubles import Troubles
 
 HOLD_S = 0.5
-"""How often pilots are checked where nothing asks for it: some are ended, or tried again, after a time."""
+"""Seconds between two checks of pilots without cause: some are ended, or tried again, after a time."""
 
 
 class Hold:
@@ -111,8 +111,8 @@ class Hold:
 
 
 def alone(wanted: Mapping[str, str], there: Mapping[str, str]) -> dict[str, str]:
-    """What is `wanted` (GPU -> user), without the GPUs of nodes where pilots of others still are: `there` is
-    GPU -> user, too."""
+    """Return what is `wanted` (GPU -> user), without the GPUs of nodes where pilots of others still are:
+    `there` is GPU -> user, too."""
     users = _by_node(there)
     return {gpu: user for gpu, user in wanted.items() if users[node_of(gpu)] <= {user}}
 

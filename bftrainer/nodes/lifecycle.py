@@ -1,15 +1,15 @@
 """One life per node: the phase that it is in for us, and what polls, orders and ends make of it. Pure.
 
-A node has a record while it is in the pool, has a pilot of ours, or must stay away for a while; without one
-it is the main scheduler's. Every function takes the records and returns new ones, some with effects, which
-`hold`, `release` and `pilots` perform. `pool` has what polls make of them. A poll is reconciled, never
-believed: it may be older than what an agent said, it may miss a pilot that was submitted a moment ago, and a
-node that it calls free may still be on its way.
+A node has a record while it is in the pool, has our pilot, or must stay away for a while; without one it is
+the main scheduler's. Every function takes the records and returns new ones, some with effects, which `hold`,
+`release` and `pilots` perform. `pool` has what polls make of them. A poll is reconciled, never believed: it
+may be older than what an agent said, it may miss a pilot that was submitted a moment ago, and a node that it
+calls free may still be on its way.
 
     from         event                                                       to
     (no record)  idle for `debounce_s`                                       FREE
     (no record)  idle since a moment                                         RESTING
-    (no record)  a pilot of ours runs there: after a restart, or landed      STARTING
+    (no record)  our pilot runs there: after a restart, or it landed         STARTING
     FREE         a trainer is to run there                                   ORDERED
     ORDERED      a poll lists its pilot                                      STARTING
     ORDERED      its submission is refused                                   FREE
@@ -42,7 +42,7 @@ from bftrainer.nodes.quarantine import Refusals
 
 
 class NodePhase(StrEnum):
-    """Where a node is in its life with us; `NEXT` has what may follow."""
+    """Phases of a node's life with us; `NEXT` has the allowed successors."""
 
     FREE = "free"  # in the pool, without a pilot
     ORDERED = "ordered"  # its pilot is being submitted, or no poll has listed it yet
@@ -146,13 +146,13 @@ class Records:
 
     @cached_property
     def users(self) -> dict[str, str]:
-        """The nodes with pilots, and those that are not clear of ours -> as which user these run, or ran."""
+        """The nodes with our pilots, also past ones not yet cleared -> the user as which they run, or ran."""
         ran = {name: end.pilot.user for name, end in self.clearing.items()}
         return ran | {name: pilot.user for name, pilot in self.pilots.items()}
 
     def awaits(self, tag: str) -> bool:
-        """Whether a pilot with this tag was submitted whose agent has not come yet: a scheduler may have put
-        it on another node than we asked for, and the next poll will tell."""
+        """Return whether a pilot with this tag was submitted whose agent has not come yet: a scheduler may
+        have put it on another node than we asked for, and the next poll will tell."""
         return any(
             one.pilot.tag == tag and not one.reported
             for one in self.nodes.values()

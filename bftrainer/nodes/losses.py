@@ -152,7 +152,7 @@ class Losses:
             self._workers.agent_down(node, waiting=node not in self._state.nodes)
 
     def misbehaves(self, node: str, reason: str) -> None:
-        """An agent does what no agent of ours does: its pilot ends, and its node is left alone a while."""
+        """An agent breaks the protocol: its pilot ends, and its node is left alone a while."""
         self._pilots.fails(node, reason)
         self._state.lose([node], reason)
         self._release.drop([node])

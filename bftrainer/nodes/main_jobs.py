@@ -1,4 +1,4 @@
-"""Measures how long main jobs wait, as polls show it, and whether nodes of ours can be the reason.
+"""Measures how long main jobs wait, as polls show it, and whether our nodes can be the reason.
 
 A job's wait begins when nothing but the scheduler and we keep it from starting: at its submission, or at the
 last poll at which it still waited for other jobs, a date or a limit. It is affected by us if nodes that we
@@ -6,7 +6,7 @@ held were claimed for it, or if it started on nodes that were ours while it wait
 scheduler itself takes.
 
 Not known: jobs that start and end between two polls, jobs that give up waiting, and jobs that could start on
-nodes of ours without anybody seeing it; these count from the moment at which the scheduler takes the nodes.
+our nodes without anybody seeing it; these count from the moment at which the scheduler takes the nodes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Queued:
 
     since: float  # when its wait began, at the earliest
     fresh: bool
-    could: bool = False  # whether nothing but nodes of ours has kept it from starting
+    could: bool = False  # whether only our nodes have kept it from starting
     claimed_at: float | None = None  # the last poll with a claim for it
     seen_s: float | None = None
     given: int = 0

@@ -24,12 +24,12 @@ from bftrainer.ports import Clock, Scheduler
 from bftrainer.wire import seal
 
 AT_ONCE = 8
-"""So many submissions are under way at a time."""
+"""Submissions under way at a time, at most."""
 OF_ONE_USER = 2
-"""So many of them are one user's: they run as that user, which can stop them."""
+"""Those of one user, at most: they run as that user, which can stop them."""
 SOON_S = 0.2
-"""A pilot of ours that could not be cancelled is tried again so soon, `SOON_MORE` times as much later after
-every further try, `MAX_SOON_S` at most: a main job may wait for its node."""
+"""Seconds until a failed cancellation of our pilot is retried; `SOON_MORE` is the factor for every further
+try, `MAX_SOON_S` the bound: a main job may wait for its node."""
 SOON_MORE = 1.2
 MAX_SOON_S = 1.0
 
@@ -95,7 +95,7 @@ class Pilots:
         return pilot if pilot is not None and pilot.tag == tag else None
 
     def runs_as(self, node: str, user: str) -> bool:
-        """Whether the pilot on a node is this user's."""
+        """Return whether the pilot on a node is this user's."""
         pilot = self.records.pilots.get(node)
         return pilot is not None and pilot.user == user
 

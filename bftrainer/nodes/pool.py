@@ -29,20 +29,20 @@ from bftrainer.nodes.lifecycle import (
 )
 
 BEING_CLEARED = "completing"
-"""What a scheduler says of a node on which the end of a job is not over."""
+"""A scheduler's word for a node on which a job is still ending."""
 MOST_CLEARING_S = 120.0
 """A node that takes longer is not cleared but has a fault, and is waited for no longer."""
 LISTED_S = 5.0
 """A pilot that is not listed so long after its submission was answered does not exist."""
 MOST_TAKERS = 16
-"""Of so many claims it is told which nodes are given back for them: there may be thousands."""
+"""Claims of which it is told which nodes are given back for them: there may be thousands."""
 GONE = "its pilot is gone"
 ASKED_BACK = "the scheduler asked for it back"
 
 
 def landed(records: Records, snapshot: Snapshot) -> Records:
     """Some schedulers choose the node themselves: a pilot that runs on another one than it was submitted for
-    is held where it is from now on. A pilot of ours that was to run there and does not yet is dropped."""
+    is held where it is from now on. Our pilot that was to run there and does not yet is dropped."""
     shown = frozenset(snapshot.pilots)
     wished = {
         one.pilot.tag: one
@@ -212,12 +212,12 @@ def lost(
 
 
 def _is_held_outside(one: NodeRecord | None) -> bool:
-    """Whether we have a pilot on a node that is not in the pool, and do not give it back yet."""
+    """Return whether we have a pilot on a node that is not in the pool, and do not give it back yet."""
     return one is not None and not one.pooled and one.phase in HELD
 
 
 def _is_the_same(one: Pilot | None, other: Pilot) -> bool:
-    """Whether the scheduler says of a pilot what it has said before."""
+    """Return whether the scheduler says of a pilot what it has said before."""
     return one is not None and (one.job, one.ends, one.pending) == (other.job, other.ends, other.pending)
 
 
@@ -238,7 +238,7 @@ def _seen(one: NodeRecord, end: PilotEnd, seen: Snapshot, why: str | None, liste
 
 
 def _next(one: NodeRecord | None, node: Node, terms: Terms, now: float) -> NodeRecord | None:
-    """What a poll makes of a node's record; None: it has none."""
+    """Return a node's record after a poll; None: it has none."""
     idle = node.state is NodeState.IDLE and node.name not in terms.given_up
     if one is not None and one.pooled:
         if idle:

@@ -20,16 +20,16 @@ BACKOFF_S = 5.0
 """A failure is tried again so much later, twice as much after every further one, `MAX_BACKOFF_S` at most."""
 MAX_BACKOFF_S = 300.0
 FULL_S = 60.0
-"""So long at most where the scheduler takes no jobs at all, which is no user's own doing."""
+"""Seconds, at most, where the scheduler takes no jobs at all, which is no user's fault."""
 OFTEN = 4
-"""So many failures within `RECENT_S` count against a user everywhere."""
+"""Failures within `RECENT_S` from which on they count against a user everywhere."""
 RECENT_S = 60.0
 SHORT_S = 60.0
 """A pilot that ends before has had a short life."""
 IN_A_ROW = 3
-"""If so many submissions fail in a row, the cause is not their nodes."""
+"""Failed submissions in a row from which on the cause is not their nodes."""
 MOST_FAILED = 100
-"""So many failures in a row are remembered."""
+"""Failures in a row that are remembered."""
 FORGIVEN_S = 600.0
 """A failure no longer counts so long after its effect is over."""
 TOO_SHORT = "its pilots are told to end soon after their start"
@@ -38,7 +38,7 @@ TOO_SHORT = "its pilots are told to end soon after their start"
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """How often something was refused in a row, why, and until when it is not tried again."""
+    """Counts refusals in a row, with the reason, and the time until which nothing is retried."""
 
     count: int = 0
     until: float = 0.0
@@ -53,7 +53,7 @@ class Refusals:
         return Refusals(self.count + 1, now + backoff_s(BACKOFF_S, self.count, FULL_S), reason)
 
     def kept(self, now: float) -> Refusals:
-        """What of it may still count."""
+        """Return the refusals that may still count."""
         return self if self.until + FORGIVEN_S > now else NONE
 
 
@@ -62,13 +62,13 @@ NONE = Refusals()
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """What pilots of one user have met with on a node: those that `failed`, and those of a `short` life."""
+    """Pilots of one user on a node that went wrong: those that `failed`, and those of a `short` life."""
 
     failed: Refusals = NONE
     short: Refusals = NONE
 
     def blames(self, now: float) -> str:
-        """Why this user gets no pilot there now; "" if it does. The first short life says nothing."""
+        """Return why this user gets no pilot there now; "" if it does. The first short life says nothing."""
         if self.failed.until > now:
             return self.failed.reason
         return self.short.reason if self.short.until > now and self.short.count > 1 else ""
@@ -81,11 +81,11 @@ class Failures:
 
 @dataclass(slots=True)
 class Quarantine:
-    """Counts failures, and says what follows from them. The user "" is the daemon's own: it has nobody to be
-    protected from, so its failures count against the node, as does what the scheduler says of the node.
+    """Counts failures, and decides what follows from them. The user "" is the daemon's own: it has nobody to
+    be protected from, so its failures count against the node, as does what the scheduler says of the node.
 
-    `users` are those with unfinished trainers, empty if not known. `hit` is told of a user that gets no
-    pilots for a while, with the reason.
+    `users` are those with unfinished trainers, empty if not known. `hit` is called with a user that gets no
+    pilots for a while, and the reason.
     """
 
     clock: Clock
@@ -183,7 +183,7 @@ class Quarantine:
         return of_users | of_all
 
     def allows(self, node: str, user: str) -> bool:
-        """Whether a user may have a pilot on a node now, as far as its own pilots count."""
+        """Return whether a user may have a pilot on a node now, as far as its own pilots count."""
         barred = self._users.get(user)
         return (barred is None or barred.until <= self.clock.now()) and self._on_node(node, user)
 
@@ -201,7 +201,7 @@ class Quarantine:
         return {user: frozenset(nodes) for user, nodes in found.items()}
 
     def _on_node(self, node: str, user: str) -> bool:
-        """Whether what a user's pilots met with on a node lets it have another."""
+        """Return whether what a user's pilots met with on a node lets it have another."""
         met = self._met.get((node, user), Failures())
         if not user:  # what the scheduler says of the node is no matter of its users
             met = replace(met, failed=NONE)

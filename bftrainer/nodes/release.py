@@ -64,7 +64,7 @@ class Release:
             return frozenset()
         # the scheduler may still show nodes that we have begun to release
         records, now = self._pilots.records, self._clock.now()
-        # one whose pilot ends meanwhile is given up all the same: no other pilot is to go there
+        # one whose pilot ends meanwhile is given up anyway: no other pilot is to go there
         held, since = records.releasing.union(records.pilots), self._held_since()
         chosen = await self._claimed.choose(snapshot.claims, held, records.releasing, since)
         return self._still_needed(chosen, records.releasing, now, snapshot.claims, since)

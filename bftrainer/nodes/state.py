@@ -19,7 +19,7 @@ from bftrainer.ports import Clock, Emit
 from bftrainer.settings.live import LiveSettings
 
 STILL_OURS = frozenset({"completing", "unknown", "not responding"})
-"""What the scheduler may say of a node between two pilots of ours, or when it has just been restarted."""
+"""States that the scheduler may show for a node between two of our pilots, or after its restart."""
 
 
 KEPT = "left to main jobs (headroom)"
@@ -57,7 +57,7 @@ class NodesState:
 
     @property
     def keeps_users_apart(self) -> bool:
-        """Whether no two users may have pilots on one node."""
+        """Return whether no two users may have pilots on one node."""
         own = self._settings.current.engine
         return own.share is Share.GPU and own.share_nodes is ShareNodes.NO
 
@@ -176,12 +176,12 @@ class NodesState:
 
 
 def _rests(one: NodeRecord | None) -> bool:
-    """Whether a node went to main jobs a moment ago; one that is idle since a moment is not meant."""
+    """Return whether a node went to main jobs a moment ago; one that is idle since a moment is not meant."""
     return one is not None and one.phase is NodePhase.RESTING and one.handed is not None
 
 
 def with_our_nodes_idle(snapshot: Snapshot, held: Collection[str]) -> Snapshot:
-    """The snapshot with nodes of `held` as idle whose state only shows that one pilot of ours follows
+    """Return the snapshot with nodes of `held` as idle whose state only shows that one of our pilots follows
     another, or that the scheduler has just been restarted. The list of pilots still shows whether our pilot
     is there."""
     return replace(

@@ -29,8 +29,8 @@ GOING, UNUSED = -2e300, -1e300
 FREE = -1e200
 """Prices below are of such nodes."""
 MOST_WORK = 50_000
-"""So many nodes are compared in all for claims of several nodes on trainers that lose speed in steps; further
-claims get the cheapest node again and again."""
+"""Nodes compared in all for claims of several nodes on trainers that lose speed in steps; further claims get
+the cheapest node again and again."""
 
 
 def choose(
@@ -79,7 +79,7 @@ def spared(going: Sequence[str], gone: Iterable[str], claims: Iterable[Claim]) -
 
 
 class _Market:
-    """What every node costs that is held.
+    """The cost of every held node.
 
     Every node that is taken costs one comparison of arrays, however many trainers and claims there are: users
     make both, and main jobs wait for the answer. Nodes are numbered by how long we have held them.
@@ -111,7 +111,7 @@ class _Market:
         self._fixed[going], self._price[going], self._rank[going] = True, GOING, going
 
     def cheapest(self, free: Collection[str], count: int) -> set[str]:
-        """Take the `count` cheapest of `free`. A trainer that loses one values the next one anew."""
+        """Take the `count` cheapest of `free`. A trainer that loses one revalues the next one."""
         here = np.fromiter(self._numbers(free), dtype=np.intp, count=len(free))
         if len(free) == count:  # there is no choice
             picked = here.tolist()
@@ -172,7 +172,7 @@ class _Market:
         return [at for at, t in enumerate(self._trainers) if is_stepped(self._worths(t, len(t.nodes)))]
 
     def _costs(self, at: int, most: int) -> Floats:
-        """What 0, 1, ..., `most` of a trainer's nodes cost now."""
+        """Return the cost of 0, 1, ..., `most` of a trainer's nodes now."""
         worths = self._worths(self._trainers[at], self._size[at])
         return np.asarray(worths[-1] - worths[::-1][: most + 1])
 
@@ -187,7 +187,7 @@ class _Market:
             self._value(at)
 
     def _value(self, at: int) -> None:
-        """What any of a trainer's nodes costs now."""
+        """Set the present cost of each of a trainer's nodes."""
         t, size, own = self._trainers[at], self._size[at], self._nodes[at]
         self._price[own[~self._fixed[own]]] = self._worth(t, size) - self._worth(t, size - 1)
 
@@ -205,16 +205,16 @@ SAME = 1e-9
 
 
 def is_stepped(worth: Floats) -> bool:
-    """Whether a node may cost more than the next one of its trainer, which is worth[n] on n nodes."""
+    """Return whether a node may cost more than the next one of its trainer, which is worth[n] on n nodes."""
     gains = np.diff(worth)
     return bool((np.diff(gains) > SAME * max(worth.max(), 1e-300)).any())
 
 
 def shares(steps: Sequence[Floats], rest: Floats, count: int) -> list[int]:
-    """How many nodes each trainer gives, so that `count` nodes cost as little as they can together with those
-    of the rest.
+    """Return the nodes that each trainer gives, so that `count` nodes cost as little as they can together
+    with those of the rest.
 
-    `steps` has what 0, 1, ... nodes of each trainer cost, and `rest` what so many of the rest cost.
+    `steps` has what 0, 1, ... nodes of each trainer cost, and `rest` the same for the rest.
     """
     best = np.full(count + 1, np.inf)
     best[0] = 0.0

@@ -91,14 +91,14 @@ class Watch:
         self._telemetry.condition("scheduler", f"no poll was answered for {late_s:.0f} s")
 
     def _after(self, *, changed: bool) -> float:
-        """How long to wait after a poll that was answered."""
+        """Return how long to wait after a poll that was answered."""
         settings = self._settings.current
         calm = not changed and self._quiet()
         self._interval_s = min(1.5 * self._interval_s, settings.poll_max_s) if calm else settings.poll_s
         return max(self._interval_s, settings.poll_s)
 
     def _after_failure(self, error: SchedulerError) -> float:
-        """How long to wait after a poll that failed: twice as long after every further one."""
+        """Return how long to wait after a poll that failed: twice as long after every further one."""
         settings = self._settings.current
         self._failed += 1
         if self._failed >= settings.failed_polls or self._telemetry.troubles.has("scheduler"):
@@ -149,7 +149,7 @@ class Watch:
 
 
 def shut(snapshot: Snapshot) -> str:
-    """Why no node could be ours even if main jobs used none, and what to set; "" if one could."""
+    """Return why no node could be ours even if main jobs used none, and what to set; "" if one could."""
     reasons = Counter(node.shut for node in snapshot.nodes)
     if not reasons or "" in reasons:
         return ""

@@ -19,18 +19,18 @@ from bftrainer.nodes.headroom.headroom import Kind
 DAY_S = 86_400.0
 """Older arrivals count no more."""
 REMEMBERED = 500
-"""So many arrivals of each kind of node are remembered."""
+"""Arrivals that are remembered of each kind of node."""
 LEAST = 10
 """With fewer arrivals in a day nothing is left: nobody would notice."""
 SERVED = 0.9
-"""So many of the small jobs find all that they ask for."""
+"""Share of the small jobs that find all that they ask for."""
 MOST_KINDS = 100
-"""So many kinds of nodes are told apart."""
+"""Kinds of nodes that are told apart, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """What a job asked for at a `time`: whole `nodes`, or a `part` of some, as of cores, counted in nodes."""
+    """A job's request at a `time`: whole `nodes`, or a `part` of some, as of cores, counted in nodes."""
 
     time: float
     nodes: int = 0
@@ -38,7 +38,7 @@ class Arrival:
 
 
 def need(arrivals: Sequence[Arrival], within_s: float, most: int, spare: float = 0.0) -> int:
-    """How many idle nodes suffice for `SERVED` of the small jobs: those that ask for `most` nodes at most.
+    """Return the idle nodes that suffice for `SERVED` of the small jobs: those for at most `most` nodes.
 
     `arrivals` are in the order of their times. A job finds what those before it have left within `within_s`.
     Of what is asked for in parts of nodes, `spare` is free on nodes that main jobs use in part.
@@ -72,7 +72,7 @@ class Demand:
     ) -> None:
         """Take in a job that has started; `kinds` and `cores` are those of all nodes. One that waited for
         other jobs first would have found nothing, whatever is left. Where single GPUs are counted, a node has
-        `each` so many, and `cores` are those of one."""
+        `each` GPUs, and `cores` are those of one."""
         on = [node for node in start.on if node in kinds]
         if not start.fresh or not on:
             return
@@ -90,7 +90,7 @@ class Demand:
     def needs(
         self, usable: Mapping[Kind, int], spare: Mapping[Kind, float], within_s: float, now: float
     ) -> dict[Kind, int]:
-        """How many nodes of each kind are to be left, at most so many as are `usable`."""
+        """Return the number of nodes of each kind that are to be left, at most those `usable`."""
         found = {}
         for kind, most in usable.items():
             arrivals = self._arrivals.get(kind, ())

@@ -1,8 +1,8 @@
 """Chooses how many idle nodes are left to main jobs, and which ones. Pure.
 
 Nodes count by their kind: those of the same partitions and with the same GRES, as a main job that waits for
-one kind is not helped by another. Idle nodes without a pilot of ours are left alone first. Where they are too
-few, nodes of ours are given back: those that trainers lose least with, as for a main job.
+one kind is not helped by another. Idle nodes without our pilots are left alone first. Where they are too few,
+our nodes are given back: those that trainers lose least with, as for a main job.
 
 Where main jobs share nodes, what they leave of a node counts before idle nodes, and as the part that it is.
 There the scheduler would put small jobs without us. With pilots on all such parts it would put them on idle
@@ -26,18 +26,18 @@ Kind = tuple[tuple[str, ...], str]
 AUTO_SHARE = 0.1
 """`headroom: auto` leaves at most this share of what is idle or ours, rounded up."""
 ENOUGH = 0.5
-"""What parts of nodes lack together may be so much of a node: no whole one goes for no more than that."""
+"""Share of a node that parts may lack together: no whole node is given back for less."""
 SETTLE_S = 30.0
 """Less is left only when less has been enough for so long: every change costs trainers a rescale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spared:
-    """What is left to main jobs as of a poll.
+    """The nodes left to main jobs as of a poll.
 
-    `nodes` are idle and no pilot of ours goes there. `claims` ask for what is missing, one node each, of the
+    `nodes` are idle and get none of our pilots. `claims` ask for what is missing, one node each, of the
     nodes that we hold. `wanted` is how many are to be left of each kind, `lower_since` since when fewer would
-    do. Of the `usable` nodes, which are idle or ours, `free` have no pilot of ours.
+    do. Of the `usable` nodes, which are idle or ours, `free` have none of our pilots.
     """
 
     nodes: frozenset[str] = frozenset()
@@ -49,7 +49,7 @@ class Spared:
 
     @property
     def total(self) -> int:
-        """How many nodes are to be left, of all kinds."""
+        """Return how many nodes are to be left, of all kinds."""
         return sum(self.wanted.values())
 
 
@@ -70,7 +70,7 @@ def by_kind(nodes: Iterable[Node], usable: Collection[str]) -> dict[Kind, set[st
 def wanted(
     headroom: Headroom, usable: Mapping[Kind, int], learnt: Mapping[Kind, int], extra: float = 0.0
 ) -> dict[Kind, int]:
-    """How many nodes of each kind are to be left, of so many that are `usable`: idle, or ours.
+    """Return the nodes of each kind that are to be left, of the `usable` ones: idle, or ours.
 
     `learnt` is how many main jobs have been seen to need, which counts with `auto`. `extra` is a share that
     is left in any case.
@@ -90,7 +90,7 @@ def wanted(
 
 
 def most(count: int) -> int:
-    """How many of so many nodes `auto` leaves at most."""
+    """Return how many of `count` nodes `auto` leaves at most."""
     return _part(AUTO_SHARE, count)
 
 
@@ -108,11 +108,10 @@ def keep(
     pool: Collection[str],
     used: Mapping[str, float] = MappingProxyType({}),
 ) -> Spared:
-    """What is left to main jobs, where `fresh` says how many of each kind are to be.
+    """Return what is left to main jobs, where `fresh` says how many of each kind are to be.
 
-    `held` are the nodes of ours that are not being given back, `pool` those that trainers may be about to
-    use. `used` is the share of nodes that main jobs have. What was left before is left again rather than
-    others.
+    `held` are our nodes that are not being given back, `pool` those that trainers may be about to use. `used`
+    is the share of nodes that main jobs have. What was left before is left again rather than others.
     """
     settled, lower = _settled(before, fresh, {kind: len(names) for kind, names in usable.items()}, now)
     left: set[str] = set()
@@ -147,12 +146,12 @@ def keep(
 
 
 def _worth(name: str, used: Mapping[str, float]) -> float:
-    """How much of a node is left to main jobs with this one; a single GPU counts as one."""
+    """Return how much of a node is left to main jobs with this one; a single GPU counts as one."""
     return 1.0 - used.get(name, 0.0) if node_of(name) == name else 1.0
 
 
 def _first(in_turn: Iterable[str], count: float, used: Mapping[str, float]) -> list[str]:
-    """As many of these as are worth so many nodes, as nearly as can be."""
+    """Return the first of these that are worth `count` nodes, as nearly as can be."""
     found = []
     for name in in_turn:
         if count <= ENOUGH:

@@ -1,8 +1,8 @@
 """Keeps a site's promise to main jobs: where it is at risk, more idle nodes are left to them. Pure.
 
 The promise is by how much the median and the 99th percentile of what main jobs wait may exceed those of jobs
-with no node of ours in their way. It is at risk where too many jobs wait longer than that, and those with
-nodes of ours in their way do so more often than others. Then a larger share of what is idle or ours is left
+with none of our nodes in their way. It is at risk where too many jobs wait longer than that, and those with
+our nodes in their way do so more often than others. Then a larger share of what is idle or ours is left
 alone, step by step, until jobs find enough. Less is left again only after a long calm, which doubles each
 time that the promise comes to be at risk soon after.
 """
@@ -20,22 +20,22 @@ LEVELS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 DWELL_S = 60.0
 """A level has so long to show an effect before the next one."""
 CALM_S, MOST_CALM_S = 1800.0, 8 * 3600.0
-"""So long all has to be well before less is left: at first, and at most."""
+"""Seconds of calm before less is left: at first, and at most."""
 RECENT = 300
-"""So many jobs are judged: the last ones since the level has changed."""
+"""Jobs that are judged: the last ones since the level has changed."""
 ALONE = 1000
-"""So many jobs with no node of ours in the way tell what the scheduler itself takes."""
+"""Jobs with none of our nodes in the way, which tell what the scheduler itself takes."""
 LEAST_ALONE = 20
 """With fewer of them that counts as nothing: then we are the cautious ones."""
 JUDGED = ((0.5, 10), (0.99, 100))
-"""Of the quantiles of the promise: the share of jobs that it covers, and the fewest jobs to count by."""
+"""For each quantile of the promise: the share of jobs that it covers, and the fewest jobs to count by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """How the promise stands: the present `level` (of `LEVELS`), since when, and why it was raised.
+    """State of the promise: the present `level` (of `LEVELS`), since when, and why it was raised.
 
-    `recent` has what jobs have waited since then, and whether nodes of ours were in the way; `alone` what
+    `recent` has what jobs have waited since then, and whether our nodes were in the way; `alone` what
     jobs waited that had none. `calm_s` is how long all has to be well before less is left.
     """
 
@@ -54,7 +54,7 @@ class Kept:
 
 
 def judged(before: Kept, starts: Iterable[MainStart], promise: Promise | None, now: float) -> Kept:
-    """How the promise stands after these starts of main jobs. Without a promise nothing is left for it."""
+    """Return the promise's state after these starts of main jobs. Without one nothing is left for it."""
     if promise is None:
         return Kept()
     starts = tuple(starts)
@@ -83,7 +83,7 @@ def judged(before: Kept, starts: Iterable[MainStart], promise: Promise | None, n
 
 
 def at_risk(kept: Kept, promise: Promise) -> str:
-    """Why the promise is at risk, in words; "" if it is not."""
+    """Return why the promise is at risk, in words; "" if it is not."""
     usual = sorted(kept.alone) if len(kept.alone) >= LEAST_ALONE else [0.0]
     for (share, least), bound_s in zip(JUDGED, (promise.median_s, promise.p99_s), strict=True):
         limit_s = quantile(usual, share) + bound_s

@@ -26,7 +26,7 @@ cleared."""
 
 
 class Reserve:
-    """What is left to main jobs; `spared` is that of the last poll, `promise` is how the promise stands."""
+    """Holds what is left to main jobs: `spared` as of the last poll, `promise` the promise's state."""
 
     def __init__(self, settings: LiveSettings, pilots: Pilots, state: NodesState, emit: Emit) -> None:
         self._settings, self._pilots, self._state, self._emit = settings, pilots, state, emit
@@ -83,7 +83,7 @@ class Reserve:
             self._emit(HeadroomChanged(time=now, share=self.promise.extra, reason=reason))
 
     def _learnt(self, snapshot: Snapshot, counts: Mapping[Kind, int]) -> dict[Kind, int]:
-        """How many nodes of each kind main jobs need, as far as is known."""
+        """Return how many nodes of each kind main jobs need, as far as is known."""
         most = {kind: headroom.most(count) for kind, count in counts.items()}
         spare = defaultdict[Kind, float](float)
         for node in snapshot.nodes:

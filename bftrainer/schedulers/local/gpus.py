@@ -40,7 +40,7 @@ def shared_out(nodes: Collection[str], each: int, here: Sequence[str]) -> dict[s
 
 
 def count_of(environ: Mapping[str, str]) -> int:
-    """How many GPUs a pilot's environment names."""
+    """Return how many GPUs a pilot's environment names."""
     return max((len(list(filter(None, named.split(",")))) for named in environ.values()), default=0)
 
 

@@ -20,9 +20,9 @@ from bftrainer.model.main_jobs import MainJob
 log = logging.getLogger(__name__)
 
 MOST_READ = 64 * 1024
-"""At most so many bytes are read at a time."""
+"""Bytes that are read at a time, at most."""
 QUOTED = 60
-"""So many characters of a line that is not understood are logged."""
+"""Characters logged of a line that is not understood, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

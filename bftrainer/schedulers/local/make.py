@@ -50,7 +50,7 @@ def make(context: Context) -> LocalScheduler:
 
 
 def gpus_shared(settings: Settings, log: PlayedLog) -> int:
-    """How many GPUs of each node are shared out one by one; 0: nodes are."""
+    """Return how many GPUs of each node are shared out one by one; 0: nodes are."""
     return (log.gpus or settings.gpus_per_node) if settings.share == "gpu" else 0
 
 
@@ -126,7 +126,7 @@ def _playback(context: Context, begin: float, end: float) -> Playback:
 
 
 def _remembered(stored: str) -> list[Any]:
-    """Which log an earlier daemon began with, and when; none, where what is stored is damaged."""
+    """Return which log an earlier daemon began with, and when; none, where what is stored is damaged."""
     try:
         match json.loads(stored):
             case [str(what), float(origin) | int(origin)]:

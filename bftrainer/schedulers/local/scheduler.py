@@ -72,7 +72,7 @@ def start(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playback:
-    """Which moment of the log is when: log time = begin + (now - origin) * speed."""
+    """Maps the log's time to ours: log time = begin + (now - origin) * speed."""
 
     begin: float
     origin: float
@@ -83,7 +83,7 @@ class Playback:
         return self.begin + (now - self.origin) * self.speed
 
     def wall_time(self, log_time: float) -> float:
-        """When it is `log_time`, in Unix seconds."""
+        """Return when it is `log_time`, in Unix seconds."""
         return self.origin + (log_time - self.begin) / self.speed
 
 
@@ -154,11 +154,11 @@ class LocalScheduler:
         )
 
     def _held(self) -> frozenset[str]:
-        """The nodes with pilots of ours, also of those that start now."""
+        """Return the nodes with our pilots, also those that start now."""
         return frozenset(pilot.node for pilot in (*(pilot for _, pilot in self._running()), *self._starting))
 
     def _begun(self) -> tuple[MainJob, ...]:
-        """What the log takes nodes for: each of its changes stands for a main job, which starts when the
+        """Return the main jobs of the log: each of its changes stands for one, which starts when the
         pilots there have been killed. Those that started since the last poll, and those that wait for it."""
         begun, self._main = tuple(self._main), []
         return begun + tuple(replace(job, on=frozenset()) for job in self._took)
@@ -288,7 +288,7 @@ class LocalScheduler:
         return sorted({**self._inherited, **children}.items())
 
     def _pilot(self, pid: int) -> Pilot | None:
-        """The pilot of ours that a process is. Others' processes may be called as they like."""
+        """Return our pilot that a process is. Others' processes may be called as they like."""
         if not _is_own(pid):
             return None
         words = (_read(pid, "cmdline") or "").split("\0")
@@ -315,7 +315,7 @@ def _pids() -> list[int]:
 
 
 def _is_own(pid: int) -> bool:
-    """Whether a process is of our user, which may hide what is its own: then the folder is root's."""
+    """Return whether a process is of our user, which may hide what is its own: then the folder is root's."""
     try:
         owner = Path(f"/proc/{pid}").stat().st_uid
     except OSError:
@@ -387,7 +387,7 @@ def _below(leader: int) -> set[int]:
 
 
 def _parent_and_session(pid: int) -> tuple[int, int]:
-    """Of a living process; zeros for a process that is dead and not reaped yet."""
+    """Return both ids of a living process; zeros for one that is dead and not reaped yet."""
     found = _read(pid, "stat")
     if not found:
         return 0, 0

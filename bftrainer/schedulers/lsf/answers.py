@@ -10,14 +10,14 @@ SUBMITTED = re.compile(r"Job <([1-9][0-9]{0,11})> is submitted to (?:default )?q
 NOT_SUBMITTED = re.compile(r"job not submitted", re.IGNORECASE)
 """bsub's own answer ends in `Job not submitted.`; wrappers of sites shout it."""
 NO_ANSWER = ("Please wait", "still trying", "try later", "LSF is down", "Cannot connect to LSF")
-"""How commands say that the daemons of LSF do not answer."""
+"""Words of commands when the daemons of LSF do not answer."""
 DENIED = "permission denied"
-"""How bkill says that the caller may not end a job: `Job <8055>: User permission denied`."""
+"""Words of bkill when the caller may not end a job: `Job <8055>: User permission denied`."""
 MOST_SAID = 300
 
 
 class Killed(StrEnum):
-    """What became of a job that bkill was told to end."""
+    """Results of bkill for a job."""
 
     TOLD = "told"
     GONE = "gone"
@@ -36,17 +36,17 @@ def submitted(said: str) -> str:
 
 
 def refused(said: str) -> bool:
-    """Whether bsub says that it has submitted nothing. Where it says neither, the job may exist."""
+    """Return whether bsub says that it has submitted nothing. Where it says neither, the job may exist."""
     return NOT_SUBMITTED.search(said) is not None
 
 
 def unanswered(said: str) -> bool:
-    """Whether a command says that the daemons of LSF do not answer."""
+    """Return whether a command says that the daemons of LSF do not answer."""
     return any(words in said for words in NO_ANSWER)
 
 
 def why_refused(said: str) -> str:
-    """Why bsub has submitted nothing, in its own words."""
+    """Return why bsub has submitted nothing, in its own words."""
     lines = [line.strip(" #") for line in said.splitlines()]
     lines = [line for line in lines if line]
     for i, line in enumerate(lines):
@@ -59,7 +59,7 @@ def why_refused(said: str) -> str:
 
 
 def killed(said: str) -> Mapping[str, Killed]:
-    """What bkill says of each job that it names."""
+    """Return bkill's result for each job that it names."""
     found = {}
     for number, words in _OF_KILL.findall(said):
         if any(gone in words for gone in _IS_GONE):
@@ -72,5 +72,5 @@ def killed(said: str) -> Mapping[str, Killed]:
 
 
 def denied(said: str) -> bool:
-    """Whether bkill says that the caller may not end some job."""
+    """Return whether bkill says that the caller may not end some job."""
     return DENIED in said.lower()

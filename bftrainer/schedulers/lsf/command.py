@@ -10,14 +10,14 @@ from bftrainer.schedulers.shared import command
 from bftrainer.schedulers.shared.command import CommandOutput
 
 STEERING = ("LSB_BJOBS_", "LSB_BHOSTS_", "LSB_BQUEUES_", "LSB_BHIST_", "LSB_SUB_", "BSUB_", "LSB_DEFAULT")
-"""What begins so filters or reshapes what the commands do."""
+"""Variables with these prefixes filter or reshape what the commands do."""
 JOB = ("LSB_JOB", "LSB_HOSTS", "LSB_MCPU_HOSTS", "LSB_DJOB_", "LSB_QUEUE", "LS_JOBPID", "LSB_EXIT")
-"""What begins so belongs to the job in which the daemon itself may run, and not to its pilots."""
+"""Variables with these prefixes belong to the job in which the daemon may run, not to its pilots."""
 PRINTED = {"LC_ALL": "C", "LSB_NTRIES": "2", "LSB_SHORT_HOSTLIST": "1"}
 """Makes commands print what the parsers read, and give up where LSF's daemons are down. LSF's own default is
 to try for ever."""
 HOPELESS = b"Please wait"
-"""How a question says that it will go on trying."""
+"""Words of a query that will go on trying."""
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -57,7 +57,7 @@ async def run(
 
 
 def reason(done: CommandOutput, otherwise: str) -> str:
-    """Why a command failed: in LSF's own words if it has any, else `otherwise`."""
+    """Return why a command failed: in LSF's own words if it has any, else `otherwise`."""
     if unanswered(done.err) or unanswered(done.out[-command.MOST_SAID :]):
         return f"LSF does not answer: {done.words}"
     return f"{otherwise}: {done.words}" if done.err.strip() else otherwise

@@ -20,11 +20,11 @@ JOB_FIELDS = (
 END_FIELDS = ("jobid", "stat", "exit_code", "exit_reason")
 QUEUE_FIELDS = ("queue_name", "priority", "status")
 MOST_IDS = 200
-"""So many jobs are named on one command line."""
+"""Jobs named on one command line, at most."""
 
 
 class Form(StrEnum):
-    """How LSF prints rows."""
+    """Formats in which LSF prints rows."""
 
     JSON = "json"
     DELIMITED = "delimited"
@@ -32,8 +32,8 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which hosts count: those that fit `select`, a string such as `select[CN]` ("": all), and of these only
-    `hosts`, names of hosts or host groups (empty: all). `form` is how LSF prints rows."""
+    """Selects the hosts that count: those that fit `select`, a string such as `select[CN]` ("": all), and of
+    these only `hosts`, names of hosts or host groups (empty: all). `form` is how LSF prints rows."""
 
     select: str = ""
     hosts: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ from bftrainer.schedulers.shared.cancelling import AGAIN_S, TRIES, Hedge, by_sig
 from bftrainer.schedulers.shared.command import CommandOutput
 
 MOMENT_S = 0.5
-"""So long an agent has from SIGTERM on until bkill, which may kill it."""
+"""Seconds that an agent has from SIGTERM on until bkill, which may kill it."""
 TERM_S = 2.0
 """A command that is to send SIGTERM as a user may take so long; then bkill comes without it."""
 SLOW_S = 2.0
@@ -143,7 +143,7 @@ class _DeniedError(Exception):
 
 
 def _answer(whom: _As, done: CommandOutput) -> Mapping[str, Killed]:
-    """What bkill says of each job.
+    """Return bkill's result for each job.
 
     Raises:
         _DeniedError: our own account may not end them, though their users may.

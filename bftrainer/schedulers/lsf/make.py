@@ -69,7 +69,7 @@ def launch_hosts(settings: Settings) -> tuple[str, ...]:
 
 
 def questions(settings: Settings) -> Questions:
-    """What asks LSF, as the settings have it."""
+    """Return the queries of LSF, as the settings have them."""
     return Questions(
         Scope(settings.lsf_select, _words(settings.lsf_hosts), Form(settings.lsf_form)),
         timeout_s=settings.command_timeout_s,

@@ -36,8 +36,8 @@ class LsfObserver:
         await self._scheduler.close()
 
     async def _asked(self) -> Totals | None:
-        """What jobstat sums up now; None where there is none. It belongs to the site, and may not be where
-        LSF's commands are."""
+        """Return jobstat's totals now; None where there is no jobstat. It belongs to the site, and may not be
+        where LSF's commands are."""
         words = commands.stat()
         for path in dict.fromkeys((tuple(self._questions.path_of(words)), tuple(words))):
             try:

@@ -31,7 +31,7 @@ GPU_OPTION = "-gpu"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LsfPilotJob(PilotJob):
-    """What all pilots on LSF have in common. `submission` is plain, easy or expert. `gpus`: each has a single
+    """Facts that all pilots on LSF share. `submission` is plain, easy or expert. `gpus`: each has a single
     GPU. `exec_prefix` has to keep the variable `SECRET` (sudo: env_keep)."""
 
     submission: str = "plain"
@@ -43,7 +43,7 @@ class LsfPilotJob(PilotJob):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What the name of a pilot's job tells: whose it is, and the host or GPU that it is for."""
+    """The parts of a pilot's job name: whose it is, and the host or GPU that it is for."""
 
     instance: str
     tag: str
@@ -59,7 +59,7 @@ def name_of(instance: str, pilot: Pilot) -> str:
 
 
 def named(name: str) -> Named | None:
-    """What a job's name tells if it is one of a pilot."""
+    """Parse a job's name; return None if it is not a pilot's."""
     found = NAME.fullmatch(name)
     if found is None:
         return None
@@ -68,7 +68,7 @@ def named(name: str) -> Named | None:
 
 
 def command(job: LsfPilotJob, pilot: Pilot, slots: int, limit_s: float | None, *, gpus: int = 0) -> list[str]:
-    """The command line of bsub for a pilot with so many slots and GPUs, those of its host or of a single GPU
+    """Return the command line of bsub for a pilot with these slots and GPUs, of its host or of a single GPU
     there; its script comes on its standard input. Plain LSF is asked for the GPUs, unless the site's own
     options ask for some; on Summit the script is.
 
@@ -101,8 +101,8 @@ def command(job: LsfPilotJob, pilot: Pilot, slots: int, limit_s: float | None, *
 
 
 def _where(job: LsfPilotJob, host: str, slots: int) -> tuple[str, ...]:
-    """So many slots of one host: in plain LSF all of it, or those of a single GPU; in Summit's modes a whole
-    one as these ask for it. The easy one knows no hosts."""
+    """Return options for `slots` slots of one host: in plain LSF all of it, or those of a single GPU; in
+    Summit's modes a whole one as these ask for it. The easy one knows no hosts."""
     if job.submission == "easy":
         return ("-nnodes", "1")
     if job.submission == "expert":
@@ -119,13 +119,13 @@ def _gpus(job: LsfPilotJob, count: int) -> tuple[str, ...]:
 
 
 def secretly(secret: str) -> Mapping[str, str]:
-    """What bsub's environment has to have besides."""
+    """Return the variables that bsub needs in addition."""
     return {SECRET: secret}
 
 
 def failure(job: PilotJob, pilot: Pilot, end: LsfJobEnd) -> str:
-    """Why a pilot's job has failed and where to look; "" if it has not: it was killed or preempted, has
-    reached its run limit, or LSF no longer knows it."""
+    """Return why a pilot's job has failed and where to look; "" if it has not: it was killed or preempted,
+    has reached its run limit, or LSF no longer knows it."""
     if end.kind is not EndKind.FAILED:
         return ""
     return job.failure(pilot, end.code, end.words or f"exit code {end.code}")

@@ -188,7 +188,7 @@ class Questions:
         return self._gpus_known
 
     async def plans(self) -> tuple[PlannedStart, ...]:
-        """What the planner's file says, as last read; nothing where there is none."""
+        """Return the planner's file, as last read; empty where there is none."""
         return await self._plans.last() if self._plan_file else ()
 
     async def _read_plans(self) -> tuple[PlannedStart, ...]:
@@ -202,7 +202,7 @@ class Questions:
         return found
 
     async def ends(self, jobs: Collection[str]) -> dict[str, LsfJobEnd]:
-        """How jobs have ended, from bjobs and, for what it leaves open, from bhist."""
+        """Return how jobs have ended, from bjobs and, for what it leaves open, from bhist."""
         shown = await self.run(self.path_of(commands.ended(jobs, self.scope.form)), question=True)
         known = await self.apart(lambda: ends.of_jobs(jobs, shown.out, ""))
         left = [job for job, end in known.items() if end.kind is EndKind.VANISHED]

@@ -44,7 +44,7 @@ class LsfJobRow:
 
     @property
     def pending(self) -> bool:
-        """Whether it has no hosts yet, or none any more."""
+        """Return whether it has no hosts yet, or none any more."""
         return self.state.partition("(")[0] in PENDING
 
 
@@ -83,7 +83,7 @@ class BackfillWindow:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStart:
-    """What LSF's planner has in mind for a pending job: its slots on each host, and when."""
+    """A pending job in LSF's plan: its slots on each host, and when."""
 
     job: str
     start: float
@@ -92,7 +92,7 @@ class PlannedStart:
 
 
 class EndKind(StrEnum):
-    """How a job ended."""
+    """Kinds of ends of a job."""
 
     DONE = "done"
     FAILED = "failed"
@@ -104,7 +104,7 @@ class EndKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LsfJobEnd:
-    """How a job ended, with its exit code (None: LSF does not say) and LSF's own words."""
+    """The end of a job, with its exit code (None: LSF does not say) and LSF's own words."""
 
     kind: EndKind
     code: int | None = None

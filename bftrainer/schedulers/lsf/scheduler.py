@@ -27,7 +27,7 @@ from bftrainer.schedulers.shared.command import CommandOutput
 from bftrainer.schedulers.shared.users import as_user, own_name
 
 MISSES = 2
-"""A job that ran has ended when so many answers in a row lack it."""
+"""Answers in a row without a running job after which it has ended."""
 
 
 class Gaps:
@@ -40,7 +40,7 @@ class Gaps:
     def filled(
         self, jobs: tuple[LsfJobRow, ...], mine: Collection[str], ended: Collection[str]
     ) -> tuple[LsfJobRow, ...]:
-        """The jobs with those of ours that ran at the answer before, as they were then, unless they are
+        """Return the jobs with our own that ran at the answer before, as they were then, unless they are
         missing for long or we have `ended` them. `mine` are the numbers of ours in this answer."""
         listed = {job.id for job in jobs}
         gone = [job for name, job in self._last.items() if name not in listed]
@@ -57,9 +57,9 @@ def _running(jobs: Iterable[LsfJobRow], mine: Collection[str]) -> Iterable[LsfJo
 log = logging.getLogger(__name__)
 
 UNSEEN = Node(name="", state=NodeState.BUSY, cpus=1)
-"""What is taken of a host that no poll has shown."""
+"""Assumed for a host that no poll has shown."""
 NONE = LsfView(Snapshot(time=0.0, nodes=()), Claims())
-"""What comes before the first poll."""
+"""The view before the first poll."""
 NO_GPUS = (
     "share: gpu: neither bhosts -gpu nor lshosts -gpu tells of a GPU of any host; see why with `bftrainer "
     "lsf check`, or set lsf_gpus to the number of GPUs of each host"
@@ -155,7 +155,7 @@ class LsfScheduler(BatchScheduler[LsfView]):
         return await self._ending.end(user, jobs, self.ended)
 
     async def causes(self, jobs: Mapping[Pilot, str]) -> Mapping[Pilot, str]:
-        """Why jobs have failed, as long as LSF remembers them."""
+        """Return why jobs have failed, as long as LSF remembers them."""
         ends = await self._questions.ends(list(jobs.values()))
         for pilot, job in jobs.items():
             log.debug("pilot %s, job %s: %s", pilot.node, job, ends[job].kind)
@@ -167,7 +167,7 @@ class LsfScheduler(BatchScheduler[LsfView]):
         return [pilot for pilot, job in jobs.items() if ends[job].kind is EndKind.PREEMPTED]
 
     async def accounted(self, since: float) -> Accounted:
-        """What bacct and bjobs say; where they do not answer, that they do not."""
+        """Return what bacct and bjobs say, or that they do not answer."""
         return await accounting.count(self._questions, self._clock, since)
 
     async def close(self) -> None:

@@ -11,10 +11,10 @@ Found = TypeVar("Found")
 
 
 class Rarely(Generic[Found]):
-    """What `ask` has found last; it is asked again `every_s` after it was asked, and raises nothing.
+    """Caches the result of `ask`, which is called again every `every_s`; raises nothing.
 
-    Only the very first answer is waited for. A main job that waits for a node of ours is seen by the next
-    poll, however long LSF takes to say what its backfill windows are.
+    Only the very first answer is waited for. A main job that waits for our node is seen by the next poll,
+    however long LSF takes to say what its backfill windows are.
     """
 
     def __init__(self, ask: Callable[[], Awaitable[Found]], every_s: float, first: Found) -> None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import inf
 
 NOTHING = frozenset({"", "-", "N/A"})
-"""What stands for no value."""
+"""Texts that stand for no value."""
 UNLIMITED = "UNLIMITED"
 MOST_SLOTS = 10_000_000
 """No machine has more slots; a larger number is no number of slots."""
@@ -52,21 +52,21 @@ def plain(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def number(text: str) -> int | None:
-    """A whole number that is not negative; None if it is none."""
+    """Parse a whole number that is not negative; return None for any other text."""
     text = text.strip()
     return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else None
 
 
 def count(text: str) -> int:
-    """A number of slots or jobs; 0 if it is none."""
+    """Parse a number of slots or jobs; return 0 for any other text."""
     found = number(text)
     return found if found is not None and found <= MOST_SLOTS else 0
 
 
 @lru_cache(maxsize=4096)
 def window_s(text: str) -> float | None:
-    """The length of a backfill window, such as `1 hours 11 minutes 50 seconds`; inf for UNLIMITED, None if it
-    is none."""
+    """Parse the length of a backfill window, such as `1 hours 11 minutes 50 seconds`; return inf for
+    UNLIMITED, None for any other text."""
     text = " ".join(text.split())
     if text == UNLIMITED:
         return inf
@@ -79,8 +79,7 @@ def window_s(text: str) -> float | None:
 
 @lru_cache(maxsize=4096)
 def left_s(text: str) -> float | None:
-    """What bjobs says is left of a job's run limit, hours:minutes such as `0:1 L`; None if it says
-    nothing."""
+    """Parse the rest of a job's run limit in bjobs, hours:minutes such as `0:1 L`; None if not given."""
     match = re.fullmatch(r"([0-9]{1,6}):([0-9]{1,2})(?: [LEX])?", text.strip())
     return int(match[1]) * HOUR_S + int(match[2]) * MINUTE_S if match else None
 
@@ -135,7 +134,7 @@ def without_launch(hosts: Iterable[tuple[str, int]], launch: Iterable[str]) -> t
 
 
 def is_launch(host: str, patterns: Iterable[str]) -> bool:
-    """Whether a host only launches jobs and never computes."""
+    """Return whether a host only launches jobs and never computes."""
     return any(fnmatchcase(host, pattern) for pattern in patterns)
 
 

@@ -21,7 +21,7 @@ IDLE = frozenset({"ok", "closed_Full"})
 """Statuses of hosts without a job: slots that LSF reserves for a pending job count as used, though a job that
 ends in time may have them."""
 HELD = frozenset({"ok", "closed_Full", "closed_Excl", "closed_Busy", "closed_cu_Excl"})
-"""Statuses that a pilot of ours can give its host."""
+"""Statuses that our pilot can give its host."""
 NO_SLOTS, NO_LIMIT = "it has no slots (MAX 0)", "bhosts tells no limit of its slots (MAX)"
 REMEDIES = {NO_SLOTS: "watch hosts that have some (lsf_hosts, lsf_select)", NO_LIMIT: "set MXJ in lsb.hosts"}
 NO_GPUS = Gpus(0)
@@ -31,7 +31,7 @@ LATELY_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What LSF's commands showed at one poll."""
+    """The output of LSF's commands at one poll."""
 
     hosts: Mapping[str, HostRow]
     jobs: tuple[LsfJobRow, ...]
@@ -43,7 +43,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class LsfOwnJobs:
-    """What is ours: pilots are jobs named `bftrainer-<instance>-<tag>-<host>` of these users (None: of any).
+    """Recognises our jobs: pilots `bftrainer-<instance>-<tag>-<host>` of these users (None: of any).
 
     `launch` are patterns of hosts that only launch jobs, `launch_slots` what every job asks for there.
     `gpus`: pilots have single GPUs, and no whole host (`share: gpu`).
@@ -57,7 +57,7 @@ class LsfOwnJobs:
     gpus: bool = False
 
     def host(self, node: str) -> str:
-        """Where a pilot is; that of a single GPU is on its host if single ones are shared out."""
+        """Return a pilot's host; that of a single GPU is on its host if single ones are shared out."""
         return node_of(node) if self.gpus else node
 
 
@@ -69,12 +69,12 @@ class LsfView(BatchView):
 
     @property
     def until(self) -> dict[str, float]:
-        """When hosts are expected to be taken."""
+        """Return when hosts are expected to be taken."""
         return {node_of(node.name): node.until for node in self.snapshot.nodes if node.until is not None}
 
     @property
     def ends_before(self) -> dict[str, float]:
-        """When the main jobs on hosts reach their run limits."""
+        """Return when the main jobs on hosts reach their run limits."""
         return {node_of(node.name): node.ends for node in self.snapshot.nodes if node.ends is not None}
 
 
@@ -189,7 +189,7 @@ def _pilot(job: LsfJobRow, ours: LsfOwnJobs, now: float) -> Pilot | None:
 def _why_not(
     row: HostRow, *, held: bool, running: Mapping[str, JobOnNode], stopped: Mapping[str, str]
 ) -> str:
-    """Why a host is not ours; "" if it is."""
+    """Return why a host is not ours; "" if it is."""
     if row.name in running:
         return f"job {running[row.name].job}"
     if row.status not in (HELD if held else IDLE):
@@ -209,8 +209,8 @@ def _until(
     now: float,
     before: Mapping[str, float],
 ) -> dict[str, float]:
-    """When hosts are expected to be taken. No window tells of hosts that we hold: for these the last one
-    counts that did, and LSF's plans."""
+    """Return when hosts are expected to be taken. No window tells of hosts that we hold: for these the last
+    one counts that did, and LSF's plans."""
     idle = {name: row for name, row in hosts.items() if name not in why and name not in held}
     mine = {name: row for name, row in hosts.items() if name in held}
     found = backfill_windows.expected(idle, shown.windows, shown.plans, now)
@@ -220,12 +220,12 @@ def _until(
 
 
 def _spare(row: HostRow) -> int:
-    """How many slots of a host that others use are free."""
+    """Return how many slots of a host that others use are free."""
     return max(0, row.slots - row.active - row.reserved) if row.status == "ok" else 0
 
 
 def _usual(slots: Iterable[int]) -> int:
-    """How many slots most hosts have, of those that have some: management hosts may have none."""
+    """Return how many slots most hosts have, of those that have some: management hosts may have none."""
     counted = Counter(filter(None, slots)).most_common(1)
     return counted[0][0] if counted else 1
 
@@ -290,8 +290,8 @@ def _by_gpu(
 
 
 def _counts(job: LsfJobRow, found: Claims, now: float) -> bool:
-    """Whether it is to be known how long a job waits: it waits for nothing but LSF and hosts that are idle or
-    ours, or has just started."""
+    """Return whether it is to be known how long a job waits: it waits for nothing but LSF and hosts that are
+    idle or ours, or has just started."""
     if job.pending:
         return job.id in found.ready
     return job.started is not None and now - job.started < LATELY_S + job.rounded_s

@@ -21,12 +21,12 @@ from bftrainer.schedulers.shared.command import CommandOutput
 
 Found = TypeVar("Found")
 REMEMBERED = 10_000
-"""So many jobs that we have ended are remembered."""
+"""Jobs remembered that we have ended, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotRequest:
-    """What submits a pilot: a command, its standard input, and what its environment has besides."""
+    """A pilot's submission: a command, its standard input, and what its environment has besides."""
 
     words: list[str]
     stdin: str
@@ -75,7 +75,7 @@ class TextThread:
         self._pool = ThreadPoolExecutor(1, name)
 
     async def __call__(self, read: Callable[[], Found]) -> Found:
-        """What `read` returns there."""
+        """Return the result of `read`, which runs there."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, read)
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class BatchScheduler(ABC, Generic[View]):
 
     @abstractmethod
     def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> PilotRequest:
-        """What submits a pilot, with what there is on its node as of the last poll.
+        """Return a pilot's submission, with its node's resources as of the last poll.
 
         Raises:
             SchedulerError: there can be no such pilot.
@@ -139,7 +139,7 @@ class BatchScheduler(ABC, Generic[View]):
 
     @abstractmethod
     async def causes(self, jobs: Mapping[Pilot, str]) -> Mapping[Pilot, str]:
-        """Why these jobs of pilots have failed; "" for one that has not."""
+        """Return why these jobs of pilots have failed; "" for one that has not."""
 
     @abstractmethod
     async def taken(self, jobs: Mapping[Pilot, str]) -> Collection[Pilot]:
@@ -194,8 +194,8 @@ class BatchScheduler(ABC, Generic[View]):
         await self._cancelling.cancel(pilots)
 
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
-        """Why pilots that are gone have failed, as long as the batch system remembers their jobs; nothing of
-        those that we have killed."""
+        """Return why pilots that are gone have failed, as long as the batch system remembers their jobs;
+        nothing of those that we have killed."""
         known = {pilot: self._number(pilot) for pilot in pilots}
         jobs = {pilot: job for pilot, job in known.items() if job and job not in self.ended}
         causes = [await self.causes(own) for own in _by_user(jobs)]

@@ -15,8 +15,8 @@ from bftrainer.schedulers.shared.command import CommandOutput
 
 @dataclass(frozen=True, slots=True)
 class Cancelling:
-    """`jobs` tells the numbers of pilots as last seen, and `look` has the batch system list them anew. `end`
-    ends jobs of a user, and returns why that failed, "" if it did not."""
+    """`jobs` tells the numbers of pilots as last seen, and `look` makes the batch system list them again.
+    `end` ends jobs of a user, and returns why that failed, "" if it did not."""
 
     jobs: Callable[[], Mapping[Pilot, Collection[str]]]
     look: Callable[[], Awaitable[object]]
@@ -58,23 +58,23 @@ class Cancelling:
 
 
 TRIES = 5
-"""So often a command that a signal has ended is tried again at once."""
+"""Times that a command which a signal has ended is retried at once."""
 AGAIN_S = 0.05
 BESIDE = 4
 """The most commands at a time that end jobs of one user."""
 HELD_UP = ("was ended by a signal", "commands hang")
-"""What a reason says if a user may have killed or stopped our commands."""
+"""Reasons when a user may have killed or stopped our commands."""
 SIGNALLED = range(129, 193)
 """sudo and shells exit with 128 and the number of the signal that has ended a command."""
 
 
 def by_signal(done: CommandOutput) -> bool:
-    """Whether a signal has ended a command."""
+    """Return whether a signal has ended a command."""
     return done.code < 0 or done.code in SIGNALLED
 
 
 def ended_by_signal(command: str, user: str) -> str:
-    """Why jobs of a user have not been ended: each try of the command was killed."""
+    """Return why jobs of a user have not been ended: each try of the command was killed."""
     return f"{command} as {user} was ended by a signal, {TRIES} times" if user else f"{command} was killed"
 
 

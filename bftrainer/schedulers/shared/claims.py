@@ -15,7 +15,7 @@ from bftrainer.model.machine import Claim
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What pending main jobs would need: nodes of ours, and free nodes."""
+    """The nodes that pending main jobs would need: ours, and free ones."""
 
     claims: tuple[Claim, ...] = ()
     taken: Mapping[str, str] = field(
@@ -33,16 +33,16 @@ class Claims:
 
 log = logging.getLogger(__name__)
 
-AGAIN = 10  # a claim that lapsed counts again after so many times the patience
+AGAIN = 10  # times the patience: a claim that lapsed counts again after that
 DOUBTED = 2
-"""A user is doubted from so many lapses on. Every further one doubles the time."""
+"""Lapses from which on a user is doubted. Every further one doubles the time."""
 LONGEST_S = 86_400.0
 """A user is doubted no longer than this, and its lapses are forgotten so long after."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of main jobs from earlier polls.
+    """Knowledge of main jobs from earlier polls.
 
     Attributes:
         lapsed: Jobs for which nothing is kept at the moment.
@@ -57,7 +57,7 @@ class Known:
 
 @dataclass(slots=True)
 class _Doubt:
-    """How often claims of a user have lapsed, and until when that counts."""
+    """The number of a user's lapsed claims, and until when that counts."""
 
     lapses: int
     until: float
@@ -74,7 +74,7 @@ class ClaimPatience:
         self._ready: Mapping[str, float] = {}
 
     def known(self, now: float, behind_s: float = 0.0) -> Known:
-        """What counts now; its times are later by `behind_s`."""
+        """Return the knowledge that counts now, its times later by `behind_s`."""
         self._lapsed = {job: until for job, until in self._lapsed.items() if until > now}
         doubted = (user for user, d in self._doubts.items() if d.lapses >= DOUBTED and d.until > now)
         ready = {job: since + behind_s for job, since in self._ready.items()}

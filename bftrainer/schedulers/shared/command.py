@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from bftrainer.errors import SchedulerError
 
 KILLED_S = 1.0
-"""How long to wait for a command that was killed."""
+"""Seconds to wait for a command that was killed."""
 CHUNK = 1 << 16
 MOST_BYTES = 64_000_000
-"""What is read of a command's output where nothing else is said: it holds what users of the machine wrote."""
+"""Bytes read of a command's output by default: it holds what users of the machine wrote."""
 MOST_SAID = 1 << 16
-"""What is kept of its standard error, in bytes."""
+"""Bytes that are kept of its standard error."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandOutput:
-    """What a command left: its exit code and what it printed, after so many seconds. `cut`: it printed more
-    than we read."""
+    """The result of a command: its exit code, output and duration in seconds. `cut`: it printed more than we
+    read."""
 
     code: int
     raw: bytes
@@ -34,7 +34,7 @@ class CommandOutput:
 
     @property
     def out(self) -> str:
-        """What it printed, as text."""
+        """The standard output, as text."""
         return self.raw.decode(errors="replace")
 
     @property

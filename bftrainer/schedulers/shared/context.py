@@ -11,7 +11,7 @@ from bftrainer.ports import Clock, Scheduler, Store
 from bftrainer.settings.values import Settings
 
 NOWHERE, NOBODY = "nowhere:0", "0" * 8
-"""Where agents find a daemon that submits no pilots, and the instance that it is."""
+"""Address and instance of a daemon that submits no pilots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

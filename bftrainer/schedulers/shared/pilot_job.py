@@ -75,12 +75,12 @@ class Template:
 
 MINUTE_S = 60.0
 NOT_FOUND = 127
-"""How a shell says that there is no such program."""
+"""Exit code of a shell that finds no such program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotJob:
-    """What all pilots of a daemon have in common. `max_s` is the longest limit of any; `window`: there is no
+    """Facts that all pilots of a daemon share. `max_s` is the longest limit of any; `window`: there is no
     preemption, so none may last longer than its hole. `options` are the site's own for the command that
     submits, `exec_prefix` the words before it that make it run as a user."""
 
@@ -122,7 +122,7 @@ class PilotJob:
 
     def script(self, pilot: Pilot, share: float = 1.0, **more: str) -> str:
         """The batch script, with `more` values for its template. `share`: that of its machine's cores which
-        the pilot has, as far as there may be others of ours beside it.
+        the pilot has, where other pilots of us may be beside it.
 
         Raises:
             SchedulerError: the template asks for a value that there is not.
@@ -139,7 +139,7 @@ class PilotJob:
         )
 
     def failure(self, pilot: Pilot, code: int | None, said: str) -> str:
-        """Why a pilot's job has failed, by its exit code and what is `said` of it, and where to look."""
+        """Explain why a pilot's job failed, by exit code and what is `said` of it, and where to look."""
         if code == NOT_FOUND:
             return f"its job failed: there is no {self.python} on {node_of(pilot.node)}; see pilot_python"
         if pilot.user:

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class TextError(ValueError):
-    """What a command printed is not what it prints when it works."""
+    """A command's output is not that of a working command."""

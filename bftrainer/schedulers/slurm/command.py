@@ -54,7 +54,7 @@ def scoped(words: Sequence[str]) -> list[str]:
 
 
 def reason(done: CommandOutput, otherwise: str) -> str:
-    """Why a command failed: in Slurm's own words if it has any, else `otherwise`."""
+    """Return why a command failed: in Slurm's own words if it has any, else `otherwise`."""
     words = done.words
     for known, short in (
         ("Unable to contact slurm controller", "slurmctld is down"),

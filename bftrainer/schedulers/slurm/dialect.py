@@ -42,8 +42,8 @@ COLUMNS = (
     ("%r", "Reason"),
     ("%64j", "Name:64"),
 )
-"""What squeue tells of a job: the letter that all versions know, and the word that later ones know as well.
-Only of `%h` and `Exclusive` the values differ."""
+"""Columns of squeue: the letter that all versions know, and the word that later ones know as well. Only of
+`%h` and `Exclusive` the values differ."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -67,7 +67,7 @@ NODE_FLAGS = _words(
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How squeue is asked, and what it says of jobs that share nodes (True) or have them alone (False)."""
+    """Form of squeue's query, and its words for jobs that share nodes (True) or have them alone (False)."""
 
     variable: str
     shares: Mapping[str, bool]
@@ -93,14 +93,14 @@ WORDS = Dialect("SQUEUE_FORMAT2", {"NO": True, "NODE": False})
 
 
 def version(config: str) -> Version | None:
-    """That of Slurm's controller, from what `scontrol show config` printed; None where that is not told."""
+    """Parse the controller's version from `scontrol show config`; None where it is not given."""
     match = re.search(r"^SLURM_VERSION\s*=\s*(\d{2})\.(\d{2})\b", config, re.MULTILINE)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def of_version(known: Version | None) -> Dialect:
-    """How a version is asked. 22.05 has no word for excluded nodes; in some version after 24.11, `%h` has
-    ceased to tell who shares nodes."""
+    """Return how a version is asked. 22.05 has no word for excluded nodes; in some version after 24.11, `%h`
+    has ceased to tell who shares nodes."""
     return LETTERS if known is not None and known <= (24, 11) else WORDS
 
 

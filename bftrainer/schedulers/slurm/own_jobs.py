@@ -1,4 +1,4 @@
-"""Whose the jobs of Slurm's queue are: pilots of ours, pilots of other daemons, or main jobs. Pure."""
+"""Sorts the jobs of Slurm's queue by owner: our pilots, pilots of other daemons, main jobs. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GONE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SlurmOwnJobs:
-    """What is ours: pilots are jobs named `bftrainer-<instance>-<tag>` of these users.
+    """Recognises our jobs: pilots are named `bftrainer-<instance>-<tag>` of these users.
 
     `users` None: of any user. Pilots go to `partition`, "" the default one. Only nodes of the partitions in
     `watch` are seen; if it is empty, those of `partition`. With `preempted`, pilots only go where main jobs
@@ -59,7 +59,7 @@ class JobQueue:
         main: Main jobs.
         running: Node -> what jobs of others make of it.
         foreign: Nodes of pilots of other daemons.
-        clearing: Pilots of ours that have ended and are being cleared away.
+        clearing: Our pilots that have ended and are being cleared away.
     """
 
     pilots: tuple[Pilot, ...]
@@ -86,7 +86,7 @@ class JobQueue:
 
     @property
     def parts(self) -> dict[str, dict[str, Remaining]]:
-        """What our running pilots have that do not have a whole node."""
+        """Return the resources of our running pilots that do not have a whole node."""
         found: dict[str, dict[str, Remaining]] = {}
         for job in self.rows.values():
             if job.shares and job.state == "RUNNING" and len(job.nodes) == 1:
@@ -135,6 +135,6 @@ def _pilot(job: SlurmJobRow, ours: SlurmOwnJobs) -> Pilot | None:
 
 
 def _is_named(job: SlurmJobRow, ours: SlurmOwnJobs) -> bool:
-    """Whether a job has a name of our pilots, and is of a user who may have some."""
+    """Return whether a job has a name of our pilots, and is of a user who may have some."""
     begins = job.name.startswith(job_name(ours.instance, "")) and NAME.fullmatch(job.name)
     return bool(begins) and (ours.users is None or job.user in ours.users)

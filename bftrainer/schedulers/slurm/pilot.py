@@ -25,7 +25,7 @@ FAILED = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmPilotJob(PilotJob):
-    """What all pilots on Slurm have in common. `parts`: some have a part of a node; `gpus`: each has a single
+    """Facts that all pilots on Slurm share. `parts`: some have a part of a node; `gpus`: each has a single
     GPU. `exec_prefix` is to keep SLURM_CONF where that is set (sudo: env_keep). To put `env SLURM_CONF=...`
     before the command would need a rule that allows env, and with it every program."""
 
@@ -38,7 +38,7 @@ class SlurmPilotJob(PilotJob):
 
 @dataclass(frozen=True, slots=True)
 class PilotResources:
-    """What there is for a pilot on its node, as of the last poll; the defaults mean that it is not known.
+    """Resources for a pilot on its node, as of the last poll; the defaults mean that it is not known.
 
     Attributes:
         max_s: The longest time limit of the partition.
@@ -107,13 +107,13 @@ def command(
 
 
 def own_gpus(options: Sequence[str]) -> bool:
-    """Whether options of sbatch ask for GPUs or other generic resources."""
+    """Return whether options of sbatch ask for GPUs or other generic resources."""
     return any(map(asks_for_gpus, options))
 
 
 def failure(job: PilotJob, pilot: Pilot, end: SlurmJobEnd) -> str:
-    """Why a pilot's job has failed and where to look; "" if it has not. It may be cancelled or preempted
-    before its agent reports: that is no failure."""
+    """Return why a pilot's job has failed and where to look; "" if it has not. It may be cancelled or
+    preempted before its agent reports: that is no failure."""
     if not end.code and end.state not in FAILED:
         return ""
     return job.failure(pilot, end.code, f"exit code {end.code}" if end.code else end.reason or end.state)

@@ -55,7 +55,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class SlurmMachine:
-    """What `scontrol` shows, by name."""
+    """The output of `scontrol`, by name."""
 
     nodes: Mapping[str, NodeRow]
     partitions: Mapping[str, Partition]
@@ -102,7 +102,7 @@ class SlurmJobRow:
 
     @property
     def each(self) -> tuple[int, int, Kinds, Parts]:
-        """What it needs of each node: cores, memory, GPUs and parts of GPUs."""
+        """Its needs on each node: cores, memory, GPUs and parts of GPUs."""
         return self.cpus, self.memory_mb, self.gpus, self.gpu_parts
 
     @property
@@ -113,7 +113,7 @@ class SlurmJobRow:
 
 @dataclass(frozen=True, slots=True)
 class SlurmJobEnd:
-    """How a job has ended. `code`: of its script; 0 also if that was killed. `preempted`: whether Slurm has
+    """The end of a job. `code`: of its script; 0 also if that was killed. `preempted`: whether Slurm has
     told it to end, for another job."""
 
     state: str

@@ -47,9 +47,9 @@ UNANSWERED = (
     "Zero Bytes were transmitted",
     "reset by peer",
 )
-"""What sbatch says when Slurm may have accepted the job nonetheless."""
+"""Words of sbatch when Slurm may have accepted the job nonetheless."""
 FULL = "temporarily unable to accept job"
-"""What sbatch says, and tries again for minutes, while Slurm has as many jobs as it may (MaxJobCount)."""
+"""Words of sbatch, which retries for minutes, while Slurm has as many jobs as it may (MaxJobCount)."""
 HOPELESS = b"slurm_load_"  # how scontrol says that slurmctld does not answer; it goes on asking for a while
 
 
@@ -96,8 +96,8 @@ class SlurmScheduler(BatchScheduler[SlurmView]):
         self._cluster = ""  # ours by its name, where it is in a federation
         self._lax = ""  # how Slurm lets processes outlive their pilots
         self._learns: asyncio.Task[str] | None = None
-        self._sees_all = False  # whether nothing was hidden from us when Slurm last answered anew
-        self._dialect: Dialect | None = None  # of Slurm when it last answered anew
+        self._sees_all = False  # whether nothing was hidden from us in Slurm's latest fresh answer
+        self._dialect: Dialect | None = None  # of Slurm in its latest fresh answer
 
     async def query(self, known: Callable[[float, float], Known]) -> SlurmView:
         """The machine as scontrol and squeue show it now."""
@@ -171,7 +171,7 @@ class SlurmScheduler(BatchScheduler[SlurmView]):
         return await self._ending.end(user, jobs, running)
 
     async def causes(self, jobs: Mapping[Pilot, str]) -> Mapping[Pilot, str]:
-        """Why jobs have failed, as long as slurmctld remembers them."""
+        """Return why jobs have failed, as long as slurmctld remembers them."""
         ends = await self._ends(jobs.values())
         return {p: slurm_pilot.failure(self._job, p, ends[job]) for p, job in jobs.items() if job in ends}
 
@@ -185,7 +185,7 @@ class SlurmScheduler(BatchScheduler[SlurmView]):
         return text.ends((await self._run(["scontrol", "-a", "-o"], asked)).out)
 
     async def accounted(self, since: float) -> Accounted:
-        """What sacct says; where slurmdbd is missing, that it is."""
+        """Return what sacct says, or that slurmdbd is missing."""
         return await accounting.ask(self._run, self._apart, self._clock, since)
 
     async def close(self) -> None:
@@ -264,7 +264,7 @@ def names_of_here() -> frozenset[str]:
 
 
 def unseen(queue: CommandOutput) -> str:
-    """What squeue printed beyond our bound, and what to do; "" if nothing."""
+    """Warn of what squeue printed beyond our bound, and say what to do; "" if nothing."""
     if not queue.cut:
         return ""
     return (

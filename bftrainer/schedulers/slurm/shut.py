@@ -27,7 +27,7 @@ REMEDIES: Mapping[str, str] = {
     KEPT_UP: "set slurm_cloud: true where pilots may keep them up",
     NO_GPUS: "leave share out, or name a partition whose nodes have GPUs in slurm_partition",
 }
-"""What is to be done about a reason that has such words."""
+"""Remedies by words of a reason."""
 
 
 class Gate:
@@ -39,7 +39,7 @@ class Gate:
         self._above = {n for n, other in machine.partitions.items() if other.tier > self._known.tier}
 
     def shut(self, row: NodeRow, *, held: bool = False) -> str:
-        """Why a node could not be ours; "" if it could. One that is `held` by a pilot stays with it."""
+        """Return why a node could not be ours; "" if it could. One `held` by a pilot stays with it."""
         ours, known = self._ours, self._known
         given_up = known.preempted and not self._above.isdisjoint(row.partitions)
         reached = not ours.here or any(is_loopback(host) or host in ours.here for host in row.hosts)
@@ -70,5 +70,5 @@ def remedied(reason: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, or a host:port, is a loopback address: on every machine it means that machine."""
+    """Return whether a host, or a host:port, is a loopback address, which every machine has for itself."""
     return host.startswith("127.") or host.partition(":")[0] == "localhost"

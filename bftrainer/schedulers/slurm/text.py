@@ -28,13 +28,13 @@ from bftrainer.schedulers.slurm.rows import (
 )
 
 SHOW = "show node\nshow reservation\nshow partition\n"
-"""What `scontrol -a -d -o` is told on its standard input."""
+"""Standard input of `scontrol -a -d -o`."""
 
 FIELDS = tuple(letter for letter, _ in COLUMNS)
 ORDER = "-t,-p"
 """Jobs that run first, then those that wait, by their priority: what is cut off a long list matters least."""
 MOST_OF_USER = 2000
-"""So many pending jobs of one user are read, and all that Slurm plans: more than Slurm itself looks at."""
+"""Pending jobs read of one user, beside all that Slurm plans: more than Slurm itself looks at."""
 
 PROMPT = "scontrol: "  # it is printed even if no terminal is there
 NO_RESERVATIONS = "No reservations in the system"
@@ -42,7 +42,7 @@ NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def machine(text: str) -> SlurmMachine:
-    """What `scontrol -a -d -o` printed for `SHOW`.
+    """Parse what `scontrol -a -d -o` printed for `SHOW`.
 
     Raises:
         TextError: a part of the answer is missing. So a machine is never taken to be empty.
@@ -75,7 +75,7 @@ def machine(text: str) -> SlurmMachine:
 def jobs(
     printed: bytes, mark: str, prefix: str = "", dialect: Dialect = LETTERS
 ) -> tuple[tuple[SlurmJobRow, ...], tuple[str, ...]]:
-    """What `squeue -h -a` printed as the dialect asks for, in its order, and the lines that cannot be read.
+    """Parse `squeue -h -a` in the dialect's form: its jobs in order, and the lines that cannot be read.
 
     Lines without the mark are the rest of a job name. One line that cannot be read must not hide all others;
     the nodes of that job still show as allocated in `scontrol`. Of a user's many pending jobs the last ones
@@ -107,7 +107,7 @@ def jobs(
 
 
 def _matters(line: str, named: str | None) -> bool:
-    """Whether a job counts even if it is one of many: it does not wait, is planned, or may be a pilot."""
+    """Return whether a job counts even among many: it does not wait, is planned, or may be a pilot."""
     fields = line.split(SEPARATOR, 9)
     return (
         len(fields) < 10
@@ -118,8 +118,8 @@ def _matters(line: str, named: str | None) -> bool:
 
 
 def ends(text: str) -> dict[str, SlurmJobEnd]:
-    """How jobs have ended, by number, from what `scontrol -a -o` printed when told to show them. Of one that
-    is shown twice nothing is said: users' comments may hold line breaks, and look like another job's end."""
+    """Return how jobs have ended, by number, from the output of `scontrol -a -o` about them. Of one that is
+    shown twice nothing is said: users' comments may hold line breaks, and look like another job's end."""
     found: dict[str, SlurmJobEnd] = {}
     twice: set[str] = set()
     for line in _shown(text):

@@ -9,7 +9,7 @@ from bftrainer import nodesets
 from bftrainer.schedulers.shared.text import TextError
 
 NOTHING = frozenset({"", "(null)", "N/A", "none"})
-"""What stands for no value."""
+"""Texts that stand for no value."""
 
 
 def plain(text: str) -> str:
@@ -25,7 +25,7 @@ def words(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def count(text: str) -> int:
-    """A number as Slurm prints it: 2048 is 2K; 0 if it is none."""
+    """Parse a number as Slurm prints it: 2048 is 2K; return 0 for any other text."""
     match = re.match(r"([0-9]{1,15})([KM]?)", text)
     return int(match[1]) * {"": 1, "K": 1024, "M": 1024**2}[match[2]] if match else 0
 
@@ -60,7 +60,7 @@ def duration_s(text: str) -> float | None:
 
 
 def tasks(identity: str) -> int:
-    """How many tasks `12_[1-5,8%2]` stands for: as many as may run at once."""
+    """Return how many tasks `12_[1-5,8%2]` stands for: as many as may run at once."""
     if "_[" not in identity:
         return 1
     listed, _, most = identity.partition("_[")[2].rstrip("]").partition("%")

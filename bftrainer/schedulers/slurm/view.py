@@ -51,7 +51,7 @@ class SlurmView(BatchView):
     shares: Mapping[str, float] = field(default_factory=dict)
 
     def room(self, name: str) -> PilotResources:
-        """What there is for a pilot on a node."""
+        """Return the resources for a pilot on a node."""
         node = self.node(name)
         gres = node.gres if node else ""
         return PilotResources(self.longest_s, gres, self.parts.get(name), self.shares.get(name, 1.0))
@@ -125,8 +125,8 @@ def _with_end(pilot: Pilot, now: float) -> Pilot:
 
 
 def _shares(rows: Mapping[str, NodeRow], parts: Mapping[str, Remaining]) -> dict[str, float]:
-    """The share of its machine's cores that a pilot has where others of ours may be beside it: with a part of
-    a node, and where several nodes are one machine, as on a testbed."""
+    """Return the share of its machine's cores that a pilot has where our others may be beside it: with a part
+    of a node, and where several nodes are one machine, as on a testbed."""
     machine_of = {name: row.hosts[0] for name, row in rows.items() if any(row.hosts[:1])}
     on = Counter(machine_of.values())
     shares = {name: 1.0 / on[machine] for name, machine in machine_of.items() if on[machine] > 1}
@@ -137,7 +137,7 @@ def _shares(rows: Mapping[str, NodeRow], parts: Mapping[str, Remaining]) -> dict
 
 
 def _spare(machine: SlurmMachine, queue: JobQueue, ours: SlurmOwnJobs) -> Mapping[str, Remaining]:
-    """What pilots could take now of nodes that main jobs use in part; with single GPUs, of any nodes."""
+    """Return what pilots could take now of nodes that main jobs use in part; with single GPUs, of any."""
     if ours.gpus:
         rows = (row for name, row in machine.nodes.items() if row.gpus and name not in queue.foreign)
         return {row.name: left_of(row) for row in rows}
@@ -157,9 +157,9 @@ def _leaving(
     ours: SlurmOwnJobs,
     now: float,
 ) -> dict[str, float]:
-    """When nodes are to be given back before main jobs begin. A job that is about to start gets nodes by its
-    claims; where else it is planned now says nothing of ours. Nor does what a job is to get of a node that it
-    shares with pilots of single GPUs, where these can be preempted: it claims as many GPUs as it needs."""
+    """Return when nodes must be given back before main jobs begin. A job that is about to start gets nodes by
+    its claims; its other planned nodes do not count. Nor does its part of a node that it shares with pilots
+    of single GPUs, where these can be preempted: it claims as many GPUs as it needs."""
     others = [job for job in main if not (ours.gpus and ours.preempting and job.shares)]
     if len(others) < len(main):
         until = _until(machine, others, now)
@@ -246,7 +246,7 @@ def _why_not(
 def unfit(
     row: NodeRow, *, held: bool = False, hole: bool = False, part: bool = False, gpus: bool = False
 ) -> str:
-    """Why a node's state says that it is not ours; "" if it is. One that we hold may be in use, as one
+    """Return why a node's state says that it is not ours; "" if it is. One that we hold may be in use, as one
     that is to be ours in `part`; one with a `hole` may be planned. Where single `gpus` are ours, others of
     the node may be cleared away."""
     harmless = HARMLESS | ({"PLANNED"} if held or hole else set()) | ({"COMPLETING"} if gpus else set())
@@ -263,7 +263,7 @@ def _rooms(
     queue: JobQueue,
     spare: Collection[str],
 ) -> Rooms:
-    """Where a main job could start. A node that is in use by no job of the queue is being cleared."""
+    """Return the nodes where a main job could start. One in use by no job of the queue is being cleared."""
     free, coming, shared = [], [], []
     doubted = {
         name for name, row in machine.nodes.items() if row.flags - NODE_FLAGS or row.base not in NODE_STATES
@@ -304,7 +304,7 @@ def _idle(row: NodeRow) -> bool:
 
 
 def _until(machine: SlurmMachine, main: Collection[SlurmJobRow], now: float) -> dict[str, float]:
-    """When a node is expected to be taken: the first planned start or reservation that is to come."""
+    """Return when a node is expected to be taken: the first planned start or reservation that is to come."""
     starts: dict[tuple[str, ...], float] = {}
     for job in main:
         if job.state == "PENDING" and job.start is not None and job.planned:

@@ -26,7 +26,7 @@ MINUTE_S = 60.0
 
 
 async def count(questions: Questions, clock: Clock, since: float) -> Accounted:
-    """What LSF says of main jobs that have started since then; where it does not answer, why."""
+    """Return what LSF says of main jobs that started since then; where it does not answer, why."""
     behind_s = clock.behind_s()  # LSF tells times of the machine's clock
     now, since = clock.now() + behind_s, since + behind_s
     between = f"{_minute(since)},{_minute(now + MINUTE_S)}"

@@ -152,7 +152,7 @@ async def _plan(settings: Settings, asked: Questions) -> list[Finding]:
 
 
 def _there(settings: Settings, name: str) -> Finding:
-    """Whether a command is there that the check does not run."""
+    """Return whether a command is there that the check does not run."""
     found = shutil.which(name, path=settings.lsf_bin or None)
     if found is None:
         return wrong(

@@ -30,7 +30,7 @@ AHEAD_S = 120.0
 
 
 def version_finding(found: LsfIdentity) -> Finding:
-    """Which LSF answers."""
+    """Return which LSF answers."""
     check, said = (
         "lsf",
         f"version {found.version or '?'}, cluster {found.cluster}, master {found.master or '?'}",
@@ -42,7 +42,7 @@ def version_finding(found: LsfIdentity) -> Finding:
 
 
 def host_findings(hosts: Mapping[str, HostRow], launch: Sequence[str]) -> list[Finding]:
-    """How many hosts there are in which state, and what of that we do not understand."""
+    """Return how many hosts there are in which state, and what of that we do not understand."""
     check = "lsf bhosts"
     mine = [row for row in hosts.values() if not values.is_launch(row.name, launch)]
     states = ", ".join(f"{many} {name}" for name, many in Counter(row.status for row in mine).most_common())
@@ -79,7 +79,7 @@ def host_findings(hosts: Mapping[str, HostRow], launch: Sequence[str]) -> list[F
 
 
 def gpu_findings(gpus: Mapping[str, Gpus], hosts: Sequence[str], source: str) -> list[Finding]:
-    """How many GPUs the hosts that compute have."""
+    """Return how many GPUs the hosts that compute have."""
     check = "lsf gpus"
     if not any(gpus[name].count for name in hosts if name in gpus):
         remedy = "if hosts have GPUs, set lsf_gpus to their number on each: else pilots ask for none"
@@ -94,7 +94,7 @@ def gpu_findings(gpus: Mapping[str, Gpus], hosts: Sequence[str], source: str) ->
 
 
 def single_gpus(settings: Settings, gpus: Mapping[str, Gpus], hosts: Sequence[str]) -> list[Finding]:
-    """Where single GPUs are shared out: what forbids it, and whether hosts have `gpus_per_node`, which
+    """Check, where single GPUs are shared out, what forbids it, and whether hosts have `gpus_per_node`, which
     trainers that ask for nodes get of each."""
     check, each = "lsf single gpus", settings.gpus_per_node
     if settings.share != "gpu":
@@ -115,8 +115,7 @@ def single_gpus(settings: Settings, gpus: Mapping[str, Gpus], hosts: Sequence[st
 
 
 def preempted_gpus(mode: str, *, asks: bool) -> list[Finding]:
-    """What LSF does not preempt: pilots that ask it for GPUs (`asks`), if the mode is that it preempts
-    them."""
+    """Warn that LSF does not preempt pilots that ask it for GPUs (`asks`), if the mode relies on it."""
     if not asks or mode != "preempt":
         return []
     said = (
@@ -134,7 +133,7 @@ def job_findings(
     launch_slots: int,
     now: float,
 ) -> list[Finding]:
-    """How many jobs there are in which state, and whether what they say of hosts agrees with bhosts."""
+    """Count the jobs by state, and compare what they say of hosts with bhosts."""
     check = "lsf bjobs"
     states = ", ".join(f"{many} {name}" for name, many in Counter(job.state for job in jobs).most_common())
     users, rough = len({job.user for job in jobs}), any(job.rounded_s > 1 for job in jobs)
@@ -193,7 +192,7 @@ def _surplus(running: Iterable[LsfJobRow], launch: Sequence[str]) -> int | None:
 def window_findings(
     windows: Sequence[BackfillWindow], hosts: Mapping[str, HostRow], command: str = "bslots"
 ) -> list[Finding]:
-    """What bslots (`command` has its options) says of how long slots stay unused."""
+    """Report what bslots (`command` has its options) says of how long slots stay unused."""
     check = f"lsf {command}"
     if not windows:
         said = "no backfill window: no hole has an expected end"
@@ -216,7 +215,7 @@ def _length(seconds: float) -> str:
 
 
 def queue_findings(queues: Mapping[str, QueueRow], name: str) -> list[Finding]:
-    """Whether the queue of pilots is there and below all others."""
+    """Return whether the queue of pilots is there and below all others."""
     check = "lsf bqueues"
     known = ", ".join(
         f"{row.name} {row.priority}" for row in sorted(queues.values(), key=lambda q: -q.priority)
@@ -237,8 +236,8 @@ def queue_findings(queues: Mapping[str, QueueRow], name: str) -> list[Finding]:
 
 
 def policy_findings(policies: Mapping[str, Mapping[str, str]], name: str, mode: str) -> list[Finding]:
-    """What `bqueues -l` says of the queue of pilots, with what the mode needs. That main jobs preempt its
-    jobs may stand with either queue."""
+    """Compare what `bqueues -l` says of the pilots' queue with what the mode needs. That main jobs preempt
+    its jobs may stand with either queue."""
     check = "lsf bqueues -l"
     own = policies.get(name)
     if own is None:
@@ -258,8 +257,8 @@ def policy_findings(policies: Mapping[str, Mapping[str, str]], name: str, mode: 
 
 
 def _preempts(said: Mapping[str, str], name: str, *, mine: bool) -> bool:
-    """Whether a queue's policies say that its jobs preempt those of queue `name`, or, of that queue itself,
-    that its jobs are preempted."""
+    """Return whether a queue's policies say that its jobs preempt those of queue `name`, or, of that queue
+    itself, that its jobs are preempted."""
     words = " ".join(said.values()).upper()
     if mine:
         return "PREEMPTABLE" in words

@@ -9,11 +9,11 @@ from itertools import pairwise
 from bftrainer.settings.values import Settings
 
 ONE = re.compile(r"(?:[^:]+:)*num=1(?:/host)?(?::[^:]+)*")
-"""What bsub's -gpu says that asks for one GPU."""
+"""A value of bsub's -gpu that asks for one GPU."""
 
 
 def why_not(settings: Settings) -> str:
-    """Why the daemon cannot share out single GPUs, and what to set; "" if it can, or is not to."""
+    """Return why the daemon cannot share out single GPUs, and what to set; "" if it can, or is not to."""
     if settings.share != "gpu":
         return ""
     if settings.lsf_submission != "plain":

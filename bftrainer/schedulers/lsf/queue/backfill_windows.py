@@ -13,8 +13,8 @@ from math import inf
 from bftrainer.schedulers.lsf.rows import BackfillWindow, HostRow, PlannedStart
 
 SETTLED_S = 60.0
-"""An expected end that moves by less is the same: lengths are told anew in every answer, some time after it
-was worked out."""
+"""Seconds: an expected end that moves by less is the same. Every answer gives lengths, computed some time
+before."""
 
 
 def expected(
@@ -40,7 +40,7 @@ def _by_windows(
         return {host: now + length_s for host, length_s in longest.items()}
     found: dict[str, float] = {}
     names = sorted(idle, reverse=True)
-    free = 0  # slots of the windows so far; a window of so many slots includes those that are longer
+    free = 0  # slots of the windows so far; a window's slots include those of longer ones
     for window in sorted(windows, key=lambda one: -one.length_s):
         while names and free + max(1, idle[names[-1]].slots) <= window.slots:
             free += max(1, idle[names[-1]].slots)

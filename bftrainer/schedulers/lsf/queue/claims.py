@@ -18,22 +18,22 @@ from bftrainer.schedulers.lsf.rows import LsfJobRow, QueueRow
 from bftrainer.schedulers.shared.claims import Claims, Known
 
 MOST_JOBS = 5000
-"""So many pending jobs are tried at a poll."""
+"""Pending jobs that are tried at a poll, at most."""
 OTHERWISE = re.compile(
     r"dependency|limit|hold|held|suspended|begin time|start time|dispatch window|run window|inactive|"
     r"advance reservation|licen[cs]e|resume|pre-?exec|requeue|throttl",
     re.IGNORECASE,
 )
-"""What a reason says of a job that hosts would not help."""
+"""Reasons of a job that hosts would not help."""
 ALONE = re.compile(r"exclusive", re.IGNORECASE)
-"""What a reason says of a job that shares no host."""
+"""Reasons of a job that shares no host."""
 SHARES_S = 30.0
 """A job that fits on a host beside others should start there within this time, some turns of LSF. After that
 it is taken to want a host of its own, or one without others' memory and GPUs."""
 
 
 def may_start(job: LsfJobRow) -> bool:
-    """Whether hosts may be all that a job waits for."""
+    """Return whether hosts may be all that a job waits for."""
     return job.state == "PEND" and job.slots > 0 and not OTHERWISE.search(job.reason)
 
 
@@ -51,7 +51,7 @@ def in_order(jobs: Iterable[LsfJobRow], queues: Mapping[str, QueueRow]) -> list[
 
 
 def hosts_of(job: LsfJobRow, slots: int, launch_slots: int) -> int:
-    """How many whole hosts of so many slots a job asks for, without its slots on a launch host."""
+    """Return the whole hosts of `slots` slots that a job asks for, without its slots on a launch host."""
     return max(1, -(-max(1, job.slots - launch_slots) // max(1, slots)))
 
 
@@ -67,8 +67,8 @@ def claims(
     now: float,
     spare: Iterable[int] = (),
 ) -> Claims:
-    """What the jobs need of `held` hosts, ours, besides those that are `free` and the `spare` slots of hosts
-    on which main jobs use others. Hosts come with their slots; most of the machine have `slots`."""
+    """Return what the jobs need of `held` hosts, ours, besides those that are `free` and the `spare` slots of
+    hosts on which main jobs use others. Hosts come with their slots; most of the machine have `slots`."""
     room = _Room(slots, Counter(free.values()), Counter(held.values()), list(spare))
     large = {least: _with_slots(held, least) for least in {0, *held.values()}}
     found: list[Claim] = []
@@ -95,7 +95,7 @@ def _with_slots(hosts: Mapping[str, int], least: int) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """So many hosts of ours, each with `least` slots or more; 0 hosts: none of ours is needed."""
+    """A number of our hosts, each with at least `least` slots; 0 hosts: none of ours is needed."""
 
     hosts: int
     least: int
@@ -103,7 +103,7 @@ class _Given:
 
 @dataclass
 class _Room:
-    """What is left for the next job: free hosts and ours, counted by their slots, and slots on hosts where
+    """Resources left for the next job: free hosts and ours, counted by their slots, and slots on hosts where
     other jobs use the rest. Most hosts have `usual` slots."""
 
     usual: int

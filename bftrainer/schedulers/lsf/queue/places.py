@@ -21,13 +21,13 @@ STOPPED = "our pilot there is"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPlaces:
-    """What there is on a host.
+    """The GPUs and slots of a host, by their use.
 
     Attributes:
         count: Its GPUs.
-        held: GPUs of pilots of ours that run.
+        held: GPUs of our pilots that run.
         stopped: GPUs of those that have slots and do not run -> what LSF says of them.
-        waiting: GPUs that pilots of ours wait for.
+        waiting: GPUs that our pilots wait for.
         slots: What all these pilots have.
         why: Why nothing of the host is ours; "" if it may be.
         shut: Why no more of it may be; "" if more may.
@@ -50,7 +50,7 @@ def slots_of(slots: int, count: int, gpu: str) -> int:
 
 
 def reasons(row: HostRow, here: HostPlaces) -> dict[str, str]:
-    """Each GPU of a host -> why it is not ours; "" if it is. Slots that no pilot of ours has are another's,
+    """Each GPU of a host -> why it is not ours; "" if it is. Slots that none of our pilots has are another's,
     and nothing more is ours beside it; what bhosts counts may be a moment older than what bjobs shows, so
     pilots that run stay until bjobs shows whose they are."""
     names = gpus_of(row.name, here.count)
@@ -76,9 +76,9 @@ def reasons(row: HostRow, here: HostPlaces) -> dict[str, str]:
 def by_gpu(
     wanted: Claims, held: Mapping[str, Collection[str]], free: Collection[str], kept: Mapping[str, str]
 ) -> tuple[Claims, dict[str, str]]:
-    """What main jobs want of whole hosts, in GPUs: each host that one is to have costs all its pilots, so
-    those hosts go that have fewest. `held` are the GPUs of our pilots by host. Also returns host -> the job
-    that it is for: those that go now, and of the `free` ones what earlier polls have `kept` for jobs that
+    """Return main jobs' claims to whole hosts, in GPUs: each host that one is to have costs all its pilots,
+    so those hosts go that have fewest. `held` are the GPUs of our pilots by host. Also returns host -> the
+    job that it is for: those that go now, and of the `free` ones what earlier polls have `kept` for jobs that
     have not started. No pilots are to go there, also to GPUs that never had one."""
     going: dict[str, str] = {}
     claims: list[Claim] = []

@@ -33,8 +33,8 @@ KINDS: Mapping[str, EndKind] = {
 
 
 def ends(text: str) -> dict[str, LsfJobEnd]:
-    """How jobs have ended, by number, as `bjobs -a -o` says. A job whose exit code it leaves open is left
-    out: bhist may know it.
+    """Return how jobs have ended, by number, as `bjobs -a -o` says. A job whose exit code it leaves open is
+    left out: bhist may know it.
 
     Raises:
         TextError: it is not what bjobs prints.
@@ -51,7 +51,7 @@ def ends(text: str) -> dict[str, LsfJobEnd]:
 
 
 def kind_of(code: int | None, reason: str) -> LsfJobEnd:
-    """How a job ended that did not end well, by its exit code and by LSF's words for it."""
+    """Return how a job ended that did not end well, by its exit code and by LSF's words for it."""
     term = re.search(r"TERM_[A-Z_]+", reason)
     words = reason.strip(" ;.")
     if term:
@@ -62,8 +62,8 @@ def kind_of(code: int | None, reason: str) -> LsfJobEnd:
 
 
 def history(text: str) -> dict[str, LsfJobEnd]:
-    """How jobs have ended, by number, as `bhist -l` says; those that have not are left out. The last end
-    counts: a job may have been requeued."""
+    """Return how jobs have ended, by number, as `bhist -l` says; those that have not are left out. The last
+    end counts: a job may have been requeued."""
     found: dict[str, LsfJobEnd] = {}
     job, code = "", None
     for line in tables.unwrapped(text):
@@ -86,7 +86,7 @@ def history(text: str) -> dict[str, LsfJobEnd]:
 
 
 def of_jobs(asked: Collection[str], shown: str, remembered: str) -> dict[str, LsfJobEnd]:
-    """How each of the jobs ended, from what bjobs shows and, for what it leaves open, from what bhist
+    """Return how each of the jobs ended, from what bjobs shows and, for what it leaves open, from what bhist
     remembers."""
     found: dict[str, LsfJobEnd] = {}
     with contextlib.suppress(TextError):

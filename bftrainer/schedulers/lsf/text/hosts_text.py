@@ -11,8 +11,8 @@ from bftrainer.schedulers.lsf.text.tables import Record
 from bftrainer.schedulers.shared.text import TextError
 
 NO_WINDOWS = "No backfill window"
-"""How bslots says that there is none: `... exists at this time`, or `... meets ...`, also with an exit code
-that is not 0."""
+"""Words of bslots when there is no window: `... exists at this time`, or `... meets ...`, also with an exit
+code that is not 0."""
 
 
 def hosts(text: str) -> dict[str, HostRow]:

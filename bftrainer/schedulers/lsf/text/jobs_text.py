@@ -18,12 +18,12 @@ from bftrainer.schedulers.shared.text import TextError
 NO_JOBS = re.compile(
     r"^No (?:unfinished job|running job|pending job|suspended job|job|DONE/EXIT job) found", re.MULTILINE
 )
-"""How bjobs says, on its standard error, that it has nothing to show."""
+"""Words of bjobs on standard error when it has nothing to show."""
 JOB_ID = re.compile(r"[1-9][0-9]{0,11}(?:\[[0-9]{1,9}\])?")
 NO_ESCAPES = str.maketrans({"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 """JSON that LSF has not quoted well turns the user EXAMPLE\\bob into one with a backspace."""
 MOST_REASON = 200
-"""So many characters of a reason are kept."""
+"""Characters kept of a reason, at most."""
 
 
 def jobs(text: str, said: str, now: float, *, ended: bool = False) -> tuple[LsfJobRow, ...]:
@@ -80,7 +80,7 @@ class Stat:
 
 
 def jobstat(text: str) -> Stat:
-    """What jobstat prints.
+    """Parse the output of jobstat.
 
     Raises:
         TextError: a list is missing.
@@ -95,7 +95,7 @@ def jobstat(text: str) -> Stat:
 
 
 def totals(stat: Stat) -> Totals:
-    """How many jobs and nodes jobstat's lists have."""
+    """Return how many jobs and nodes jobstat's lists have."""
     return Totals(
         running=len(stat.running),
         eligible=len(stat.eligible),
@@ -126,7 +126,7 @@ def _stat_rows(body: str) -> tuple[Record, ...]:
 
 
 def plans(text: str) -> tuple[PlannedStart, ...]:
-    """What LSF's planner wrote to lsb.allocation.plan.json. A plan that cannot be read is left out.
+    """Parse lsb.allocation.plan.json, which LSF's planner writes. A plan that cannot be read is left out.
 
     Raises:
         TextError: it is not such a file.

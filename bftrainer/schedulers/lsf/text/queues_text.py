@@ -41,8 +41,8 @@ def _queue(row: Record) -> QueueRow | None:
 
 
 def policies(text: str) -> dict[str, Mapping[str, str]]:
-    """What `bqueues -l` says of each queue: its lines `NAME: value`, and limits such as RUNLIMIT, whose value
-    is in the next line. Names of these are upper case."""
+    """Parse what `bqueues -l` says of each queue: its lines `NAME: value`, and limits such as RUNLIMIT, whose
+    value is in the next line. Names of these are upper case."""
     parts = re.split(r"(?m)^QUEUE: *(\S+) *$", text)
     return {name: _policies(block) for name, block in zip(parts[1::2], parts[2::2], strict=True)}
 
@@ -60,7 +60,7 @@ def _policies(block: str) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class LsfIdentity:
-    """Which LSF answers."""
+    """Identifies the LSF that answers."""
 
     version: str
     cluster: str
@@ -68,7 +68,7 @@ class LsfIdentity:
 
 
 def identity(text: str) -> LsfIdentity:
-    """What lsid prints.
+    """Parse the output of lsid.
 
     Raises:
         TextError: it names no cluster.

@@ -20,7 +20,7 @@ async def ask(
     clock: Clock,
     since: float,
 ) -> Accounted:
-    """What sacct says of main jobs that have started since then; where slurmdbd is missing, that it is. `run`
+    """Return what sacct says of main jobs that started since then, or that slurmdbd is missing. `run`
     runs a command, `apart` reads what it printed in a thread."""
     try:
         done = await run(command(clock.now() - since))
@@ -47,7 +47,7 @@ def command(seconds: float) -> list[str]:
 
 
 def read(printed: str, code: int, words: str, since: float) -> Accounted:
-    """What `command` printed, with its exit code and what it said: the main jobs that started since then."""
+    """Parse what `command` printed, with its exit code and message: the main jobs started since then."""
     if code != 0:
         return Accounted(why=f"sacct: {words}")
     rows = [line.split("|", 2) for line in printed.splitlines()]

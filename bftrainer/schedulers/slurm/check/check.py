@@ -25,7 +25,7 @@ from bftrainer.schedulers.slurm.command import environment, run
 from bftrainer.settings.values import Settings
 
 AHEAD_S = 5.0
-"""Clocks may differ by so many seconds."""
+"""Seconds by which clocks may differ."""
 USUAL = {"sched_min_interval": 2, "batch_sched_delay": 3}
 """Slurm's own values: microseconds between two runs of its scheduler, seconds that it waits for more jobs."""
 HOOKS = {
@@ -145,7 +145,7 @@ def config_findings(config: Shown) -> list[Finding]:
 
 
 def _is_slow(parameter: str) -> bool:
-    """Whether a word of SchedulerParameters makes Slurm start jobs later than it would by default."""
+    """Return whether a word of SchedulerParameters makes Slurm start jobs later than it would by default."""
     name, _, value = parameter.partition("=")
     if name in USUAL:
         return value.isdecimal() and int(value) > USUAL[name]
@@ -153,8 +153,8 @@ def _is_slow(parameter: str) -> bool:
 
 
 def private_finding(config: str, uid: int, *, sees_all: bool = False) -> Finding:
-    """Whether PrivateData hides from the daemon's account what main jobs wait for; from one that `sees_all`
-    it hides nothing. Pure."""
+    """Return whether PrivateData hides from the daemon's account what main jobs wait for; from one that
+    `sees_all` it hides nothing. Pure."""
     hidden = () if sees_all else private.hidden(config, uid)
     if not hidden:
         return ok("slurm PrivateData", "hides nothing from the daemon's account")
@@ -166,7 +166,7 @@ def private_finding(config: str, uid: int, *, sees_all: bool = False) -> Finding
 
 
 async def _ending(settings: Settings, config: str, uid: int) -> list[Finding]:
-    """Whether the daemon's account may end pilots of users. Only site mode has any."""
+    """Return whether the daemon's account may end pilots of users. Only site mode has any."""
     if not settings.exec_prefix:
         return []
     if private.is_slurms_own(config, uid):
@@ -181,8 +181,8 @@ async def _ending(settings: Settings, config: str, uid: int) -> list[Finding]:
 
 
 def ending_finding(level: str, unknown: str = "") -> Finding:
-    """What an account of this level can do about a pilot whose user keeps it; `unknown`: why the level is
-    not known. Pure."""
+    """Report what an account of this level can do about a pilot whose user keeps it; `unknown`: why the level
+    is not known. Pure."""
     check = "slurm cancelling"
     if level in private.SEES_ALL:
         return ok(check, "the daemon's account may cancel every user's pilots itself")
@@ -198,7 +198,7 @@ def ending_finding(level: str, unknown: str = "") -> Finding:
 
 
 def clock_finding(config: str, now: float) -> Finding:
-    """Whether this machine's clock is that of the controller, which says when it answered. Pure."""
+    """Return whether this machine's clock is that of the controller, which says when it answered. Pure."""
     first = config.splitlines()[0] if config else ""
     stamp = first.removeprefix("Configuration data as of ").strip()
     try:

@@ -17,7 +17,7 @@ SEEN = ("squeue", "-a", "-h", "-t", "all", "-o", "%i|%P|%q")
 DONE = ("sacct", "-a", "-X", "-n", "-P", "--starttime=now-1days", "--format=JobID,Partition,QOS")
 QOS = ("sacctmgr", "-n", "-P", "show", "qos", "format=Name,Preempt")
 PUT_OFF_S = 121
-"""So long Slurm puts a job off, unless AuthInfo has `cred_expire`: then a second longer than that."""
+"""Seconds that Slurm puts a job off, unless AuthInfo has `cred_expire`: then a second longer than that."""
 Component = tuple[str, str, str]
 """The number of a part of a heterogeneous job, its partitions and its QOS."""
 
@@ -36,7 +36,7 @@ async def heterogeneous(settings: Settings, config: Shown, partitions: Mapping[s
 
 
 async def _asked(settings: Settings, words: Sequence[str]) -> str | None:
-    """What a command printed; None: it failed."""
+    """Return a command's output; None: it failed."""
     try:
         done = await run(words, environment(os.environ), settings.command_timeout_s)
     except SchedulerError:
@@ -63,7 +63,7 @@ def finding(
     seen: Sequence[Component],
     preempts: Mapping[str, frozenset[str]] | None,
 ) -> Finding:
-    """What is to be said of the parts that were seen. `preempts` None: nobody knows which QOS preempts which.
+    """Return the finding on the parts that were seen. `preempts` None: nobody knows which QOS preempts which.
     Pure."""
     kind = config.get("PreemptType", "")
     if not seen:

@@ -22,7 +22,7 @@ INVALID = "INVALID_REG"
 
 
 def gpu_finding(settings: Settings, nodes: Mapping[str, Shown], partition: str) -> Finding:
-    """What GPUs the nodes of the pilots' partition have, and whether node_classes keeps their types apart.
+    """Report the GPUs in the pilots' partition, and whether node_classes keeps their types apart.
 
     `nodes`: what `scontrol -o show node` says, by name.
     """
@@ -49,8 +49,8 @@ def gpu_finding(settings: Settings, nodes: Mapping[str, Shown], partition: str) 
 
 
 def count_finding(settings: Settings, nodes: Mapping[str, Shown], partition: str) -> list[Finding]:
-    """Where single GPUs are shared out: whether nodes of the pilots' partition have `gpus_per_node`, which
-    trainers that ask for nodes get of each. `nodes` as of `gpu_finding`."""
+    """Check, where single GPUs are shared out, whether nodes of the pilots' partition have `gpus_per_node`,
+    which trainers that ask for nodes get of each. `nodes` as of `gpu_finding`."""
     if settings.share != "gpu":
         return []
     having: defaultdict[int, list[str]] = defaultdict(list)

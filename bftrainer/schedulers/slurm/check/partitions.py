@@ -16,20 +16,20 @@ OURS = "slurm/bftrainer-partition.conf has the lines"
 
 
 def of_config(text: str) -> Shown:
-    """What `scontrol show config` printed: a name and a value a line. Of plugins, later versions say `(null)`
+    """Parse `scontrol show config`: a name and a value a line. Of plugins, later versions say `(null)`
     where others say `none`."""
     found = re.findall(r"^(\w+(?:\[\d+\])?)\s*=[ ]?(.*?)\s*$", text, re.MULTILINE)
     return {name: "none" if value == "(null)" else value for name, value in found}
 
 
 def of_lines(text: str, first: str) -> dict[str, Shown]:
-    """What `scontrol -o` printed, a thing a line, by its name: the value of `first`."""
+    """Parse `scontrol -o`, a record a line, by its name: the value of `first`."""
     rows = [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in text.splitlines() if line.startswith(first)]
     return {row[first]: row for row in rows}
 
 
 def named(value: str | None) -> bool:
-    """Whether a value says something."""
+    """Return whether a value says something."""
     return value is not None and value not in NOTHING
 
 
@@ -40,7 +40,7 @@ def number(config: Shown, name: str) -> float:
 
 
 def partition_findings(settings: Settings, config: Shown, partitions: Mapping[str, Shown]) -> list[Finding]:
-    """Whether pilots have a partition, whether main jobs go before them, and what their jobs may use."""
+    """Check that pilots have a partition, whether main jobs precede them, and what their jobs may use."""
     name = settings.slurm_partition or next(
         (n for n, row in partitions.items() if row.get("Default") == "YES"), ""
     )
@@ -63,7 +63,7 @@ def partition_findings(settings: Settings, config: Shown, partitions: Mapping[st
 def _preemption(
     settings: Settings, config: Shown, partitions: Mapping[str, Shown], name: str
 ) -> list[Finding]:
-    """Whether any main job may take a pilot's node at once."""
+    """Return whether any main job may take a pilot's node at once."""
     check, ours = "slurm preemption", partitions[name]
     kind = config.get("PreemptType", "")
     if kind == "preempt/qos":
@@ -115,8 +115,8 @@ def _limits(name: str, ours: Shown, *, parts: bool) -> list[Finding]:
 
 
 def sharing(row: Shown) -> str:
-    """How jobs of a partition share nodes, in the words of slurm.conf. Later versions show in a field of its
-    own that they do not: as NODE, or the likes of USER and TOPO."""
+    """Return how jobs of a partition share nodes, in the words of slurm.conf. Later versions show in a field
+    of its own that they do not: as NODE, or the likes of USER and TOPO."""
     alone = row.get("Exclusive", "NO")
     return row.get("OverSubscribe", EXCLUSIVE) if alone == "NO" else EXCLUSIVE if alone == "NODE" else alone
 

@@ -15,8 +15,8 @@ SEES_ALL = frozenset({"Operator", "Administrator"})
 
 
 def hidden(config: str, uid: int) -> tuple[str, ...]:
-    """What is hidden from an account without a level, by what `scontrol show config` printed; () from root
-    and Slurm's own user.
+    """Return what is hidden from an account without a level, by what `scontrol show config` printed; () from
+    root and Slurm's own user.
 
     Raises:
         TextError: it does not say.
@@ -31,7 +31,7 @@ def hidden(config: str, uid: int) -> tuple[str, ...]:
 
 
 def is_slurms_own(config: str, uid: int) -> bool:
-    """Whether an account is root or Slurm's own user, which may see and end all users' jobs."""
+    """Return whether an account is root or Slurm's own user, which may see and end all users' jobs."""
     user = re.search(r"^SlurmUser\s*=.*\((\d+)\)", config, re.MULTILINE)
     return uid == 0 or (user is not None and uid == int(user[1]))
 
@@ -43,7 +43,7 @@ def federated(shown: str) -> str:
 
 
 def complaint(what: tuple[str, ...], user: str, unknown: str) -> str:
-    """Why nothing can be held, and what to do about it; `unknown`: why the user's level is not known."""
+    """Return why nothing can be held, and the remedy; `unknown`: why the user's level is not known."""
     asked = f" (whether that was done cannot be asked: {unknown})" if unknown else ""
     return (
         f"PrivateData={','.join(what)} hides from {user} what main jobs wait for, so no node is held; "

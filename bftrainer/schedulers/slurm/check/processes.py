@@ -15,12 +15,12 @@ UNKILLABLE_S = 60.0
 
 
 def process_findings(config: Shown) -> list[Finding]:
-    """Whether the processes of a pilot end with it, how soon, and what they can do to the node."""
+    """Return whether the processes of a pilot end with it, how soon, and what they can do to the node."""
     return [_tracking(config), _memory(config), _kill_wait(config), _unkillable(config)]
 
 
 def outliving(config: Shown) -> str:
-    """What the daemon warns of at its start: processes can outlive their pilots; "" if they cannot."""
+    """Return the daemon's warning at its start that processes can outlive their pilots; "" if not."""
     kind = config.get("ProctrackType", CGROUP)
     if kind == CGROUP:
         return ""

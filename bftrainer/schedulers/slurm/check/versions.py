@@ -52,7 +52,7 @@ def _version(config: Shown, known: Version | None) -> Finding:
 
 
 def _exempt(settings: Settings, config: Shown, qos: Mapping[str, float]) -> Iterator[Finding]:
-    """Whether Slurm spares pilots for a while that main jobs would preempt."""
+    """Check whether Slurm spares pilots for a while that main jobs would preempt."""
     if settings.slurm_mode != "preempt":
         return
     check = "slurm PreemptExemptTime"
@@ -76,7 +76,7 @@ def _allowed(
     known: Version | None,
     qos: Mapping[str, float] | None,
 ) -> Iterator[Finding]:
-    """Whether AllowQos lets pilots in, and names only QOS that exist."""
+    """Check that AllowQos lets pilots in, and names only QOS that exist."""
     check = "slurm AllowQos"
     lists = {name: words(row.get("AllowQos", "ALL")) for name, row in partitions.items()}
     lists = {name: listed for name, listed in lists.items() if listed != ("ALL",)}

@@ -19,12 +19,12 @@ from bftrainer.schedulers.slurm.queue.walk import Walk
 from bftrainer.schedulers.slurm.rows import NodeRow, Partition, SlurmJobRow
 
 DEPTH = 500
-"""So many jobs of one user are tried: as many as Slurm's backfill looks at by default (bf_max_job_test)."""
+"""Jobs of one user that are tried: Slurm's backfill looks at as many by default (bf_max_job_test)."""
 MOST_JOBS = 5000
-"""So many jobs are tried at one poll, of all users."""
+"""Jobs of all users that are tried at one poll."""
 WALK_S = 1.0
-"""So much of our time the jobs of all users take at one poll. One user's take half at most of what the others
-before have left: users can make jobs that take long, and the main jobs of all wait for the answer."""
+"""Seconds that the jobs of all users take at one poll, at most. One user's take half at most of what the
+others before have left: users can make jobs that take long, and the main jobs of all wait for the answer."""
 LEAST_S = 0.005
 """Every user has as much."""
 WAITING = (
@@ -57,7 +57,7 @@ OTHERWISE = (
 
 
 def may_start(job: SlurmJobRow, now: float) -> bool:
-    """Whether nodes may be all that a pending job waits for."""
+    """Return whether nodes may be all that a pending job waits for."""
     if job.state != "PENDING" or job.priority <= 0 or job.count <= 0:  # priority 0: held
         return False
     if begins_later(job, now, BEGINS_SOON_S if job.whole != job.id else 0.0):
@@ -66,17 +66,17 @@ def may_start(job: SlurmJobRow, now: float) -> bool:
 
 
 def begins_later(job: SlurmJobRow, now: float, ahead_s: float = 0.0) -> bool:
-    """Whether Slurm may not start a pending job within `ahead_s` yet, as it is to begin later. Slurm gives
-    BeginTime as the reason, or none if it has not looked at the job since that time was changed: else a user
-    could have nodes given back for a job again and again, and put its start off each time."""
+    """Return whether Slurm may not start a pending job within `ahead_s` yet, as it is to begin later. Slurm
+    gives BeginTime as the reason, or none if it has not looked at the job since that time was changed: else a
+    user could have nodes given back for a job again and again, and put its start off each time."""
     if job.reason == "BeginTime":  # also after that time, until Slurm looks at the job again
         return job.start is None or job.start > now + ahead_s
     return job.reason == "None" and job.start is not None and job.start > now + ahead_s
 
 
 def waits_for_nodes(job: SlurmJobRow, now: float, flexible: Collection[str] = ()) -> bool:
-    """Whether a pending job waits for nodes only, of those that could be ours; for nodes of a reservation
-    only if that is one of `flexible`. Of others we need Slurm's plan to know."""
+    """Return whether a pending job waits for nodes only, of those that could be ours; for nodes of a
+    reservation only if that is one of `flexible`. Of others we need Slurm's plan to know."""
     return (
         may_start(job, now)
         and (not job.reservation or job.reservation in flexible)
@@ -126,8 +126,8 @@ def walked(
     preempting: bool = False,
     clock: Callable[[], float] = time.thread_time,
 ) -> Walk:
-    """Which of `jobs`, main jobs that may start, could, and where; they are tried in their order. `ready`
-    says since when jobs have had all nodes that they need, as far as we know. Jobs of users that are
+    """Return which of `jobs`, main jobs that may start, could, and where; they are tried in their order.
+    `ready` says since when jobs have had all nodes that they need, as far as we know. Jobs of users that are
     `doubted` only go where Slurm plans them. `preempting`: main jobs may preempt our pilots. A user whose
     jobs have taken too much time on the `clock` has the rest tried at a later poll."""
     walk = Walk(nodes, partitions, rooms, now, ready or {}, preempting=preempting)

@@ -1,7 +1,7 @@
 """A job's `--constraint` on its nodes, and contiguous nodes. Pure.
 
-Slurm knows features of every node (`a&b`, `a|b`, parentheses), of all nodes alike (`[a|b]`), and of so many
-nodes each (`a*2&b*1`). A constraint that cannot be read here counts as none: then any node may do.
+Slurm knows features of every node (`a&b`, `a|b`, parentheses), of all nodes alike (`[a|b]`), and of a number
+of nodes each (`a*2&b*1`). A constraint that cannot be read here counts as none: then any node may do.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Part:
 
 
 UNREADABLE = ((Part(ANY),),)
-"""What stands for a constraint that cannot be read."""
+"""Stands for a constraint that cannot be read."""
 
 
 @lru_cache(maxsize=1024)
@@ -133,8 +133,8 @@ def stretch(
     """The cheapest nodes of `line`, the nodes of the machine in their order, that lie side by side; None if
     there are none such.
 
-    They are `usable`, at least `count`, have so many `cpus` together, and all that are `required`. Of several
-    stretches at one price the first is meant.
+    They are `usable`, at least `count`, have `cpus` CPUs together, and include all that are `required`. Of
+    several stretches at one price the first is meant.
     """
     best: tuple[int, list[str]] | None = None
     for run in _runs(line, usable):

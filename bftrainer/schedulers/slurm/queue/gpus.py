@@ -92,13 +92,13 @@ def opened(used: str, of_one: Parts) -> Parts:
 
 
 def _indices(inside: str) -> int:
-    """How many GPUs IDX:0-1,3 names."""
+    """Return how many GPUs IDX:0-1,3 names."""
     bounds = re.findall(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", inside.partition("IDX:")[2])
     return sum(max(0, int(last or first) - int(first)) + 1 for first, last in bounds)
 
 
 def like(one: str, other: str) -> bool:
-    """Whether two types may be of one GPU."""
+    """Return whether two types may be of one GPU."""
     return ANY in (one, other) or one == other
 
 
@@ -135,7 +135,7 @@ def types(found: Kinds) -> tuple[str, ...]:
 
 
 def covers(there: Kinds, wanted: Kinds) -> bool:
-    """Whether GPUs are enough for a job: those of each type that it names, and so many in all."""
+    """Return whether GPUs suffice for a job: those of each type that it names, and their total."""
     have = dict(there)
     named = all(have.get(kind, 0) >= count for kind, count in wanted if kind != ANY)
     return named and total(there) >= total(wanted)
@@ -160,5 +160,5 @@ def without(there: Kinds, gone: Kinds) -> Kinds:
 
 
 def option(found: Kinds) -> str:
-    """What sbatch's --gres asks for to get these; "" for none."""
+    """Return the value of sbatch's --gres for these; "" for none."""
     return ",".join(f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in found if count)

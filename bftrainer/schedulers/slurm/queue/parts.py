@@ -13,7 +13,7 @@ USED_UP = "main jobs are about to use its free GPUs"
 
 
 def part_of(row: NodeRow, left: Remaining) -> Remaining | None:
-    """What a pilot takes of what is `left` of a node; None: there is nothing for it.
+    """Return what a pilot takes of what is `left` of a node; None: there is nothing for it.
 
     All free GPUs of one type, the one with the most. Of cores and memory it takes what is in proportion, or
     what is left of that; a GPU without a core, or with less than half its proportion of memory, stays free.
@@ -31,7 +31,7 @@ def part_of(row: NodeRow, left: Remaining) -> Remaining | None:
 
 def used_by_main_jobs(row: NodeRow, own: Iterable[Remaining]) -> float:
     """The share of a node's cores or GPUs, whichever is larger, that is neither free nor among the parts that
-    pilots of ours `own`."""
+    our pilots `own`."""
     left = reduce(together, own, left_of(row))
     free = [left.cpus / row.cpus] if row.cpus else []
     free += [total(left.gpus) / total(row.gpus)] if row.gpus else []
@@ -59,7 +59,6 @@ def spare_parts(
 def after_main_jobs(
     spare: Mapping[str, Remaining], nodes: Mapping[str, NodeRow], left: Mapping[str, Remaining]
 ) -> dict[str, Remaining]:
-    """What pilots take of spare parts once waiting main jobs have taken what they could, which leaves
-    `left`."""
+    """Return what pilots take of spare parts once waiting main jobs have had theirs, which leaves `left`."""
     found = {name: part_of(nodes[name], left.get(name, left_of(nodes[name]))) for name in spare}
     return {name: part for name, part in found.items() if part is not None}

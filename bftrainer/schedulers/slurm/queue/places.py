@@ -1,8 +1,7 @@
 """Single GPUs of nodes (`share: gpu`): which may be ours, and what the pilot of each gets. Pure.
 
 Slurm says how many GPUs of each type a node has, and how many of them are in use. The GPUs `n1:0`, `n1:1`,
-... have a type each, in its order. A pilot of ours keeps its own; of the others so many may be ours as are
-free.
+... have a type each, in its order. Our pilot keeps its own; of the others the free ones may be ours.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ class GpuPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPlaces:
-    """What there is on a node: what is `free` for pilots, the pilots of ours that run (`held`) and those that
-    wait, and the GPUs whose last pilot is being `cleared` away. `why` nothing there is ours, or (`shut`) no
-    more of it may be."""
+    """GPUs of a node by their use: `free` for pilots, those of our pilots that run (`held`) and that wait,
+    and the GPUs whose last pilot is being `cleared` away. `why` nothing there is ours, or (`shut`) no more of
+    it may be."""
 
     free: Remaining
     held: Mapping[str, Remaining]
@@ -99,6 +98,6 @@ def _offered(
 
 
 def _whole(cpus: int, count: int, threads: int) -> int:
-    """The CPUs of the whole cores that each of so many pilots gets, one core at least: Slurm would round an
-    odd number up, and the last pilot would find too few."""
+    """Return the CPUs of the whole cores that each of `count` pilots gets, one core at least: Slurm would
+    round an odd number up, and the last pilot would find too few."""
     return max(threads, cpus // count // threads * threads)

@@ -29,8 +29,8 @@ UNKNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class AskedGpus:
-    """What a job asks for in all, for each socket and for each task, how many sockets it wants of a node, and
-    how many tasks it has in all."""
+    """A job's request in all, for each socket and for each task, its sockets on a node, and its number of
+    tasks."""
 
     in_all: str
     each_socket: str
@@ -43,7 +43,7 @@ async def ask(
     run: Callable[..., Awaitable[CommandOutput]],
     apart: Callable[[Callable[[], dict[str, AskedGpus]]], Awaitable[dict[str, AskedGpus]]],
 ) -> tuple[Mapping[str, AskedGpus], str]:
-    """What waiting jobs ask for, by their numbers, and why that is not known; "" if it is. `run` runs a
+    """Return waiting jobs' requests, by number, and why these are not known; "" if they are. `run` runs a
     command with more environment, `apart` reads what it printed in a thread."""
     mark = secrets.token_hex(8)
     try:
@@ -56,12 +56,12 @@ async def ask(
 
 
 def squeue_format(mark: str) -> str:
-    """What SQUEUE_FORMAT2 is to be; `mark` as of `Dialect.request`, behind the number of the job."""
+    """Return the value of SQUEUE_FORMAT2; `mark` as of `Dialect.request`, behind the number of the job."""
     return ",".join(in_words(mark, "JobArrayID", *FIELDS))
 
 
 def requests(printed: bytes, mark: str) -> dict[str, AskedGpus]:
-    """What the jobs ask for that ask for more than squeue's short format says, by their numbers."""
+    """Return the requests, by number, of jobs that ask for more than squeue's short format says."""
     found: dict[str, AskedGpus] = {}
     between = re.escape(f"{SEPARATOR}{mark}{SEPARATOR}".encode())
     for match in re.finditer(rb"(?m)^([^\n\x1f]*)" + between + rb"(.*)$", printed):

@@ -12,7 +12,7 @@ from bftrainer.schedulers.slurm.rows import NodeRow, SlurmJobRow
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What is left of a node that jobs share."""
+    """The resources left of a node that jobs share."""
 
     cpus: int
     memory_mb: int
@@ -21,7 +21,7 @@ class Remaining:
     gpu_parts: GpuParts = ()  # of one GPU
 
     def fits(self, job: SlurmJobRow) -> bool:
-        """Whether a job may have its part of it."""
+        """Return whether a job may have its part of it."""
         return (
             bool(job.shares)
             and self.cpus >= max(1, job.cpus)
@@ -32,7 +32,7 @@ class Remaining:
 
 
 Parts = Mapping[str, Mapping[str, Remaining]]
-"""Node -> pilot of ours -> what it has there. A pilot goes by the name of its node, or of its GPU."""
+"""Node -> our pilot -> what it has there. A pilot goes by the name of its node, or of its GPU."""
 
 
 def wish(job: SlurmJobRow) -> object:
@@ -50,7 +50,7 @@ def together(one: Remaining, other: Remaining) -> Remaining:
 
 
 def less(left: Remaining, job: SlurmJobRow, cpus: int) -> Remaining:
-    """What is left once a job has taken so many CPUs and what else it asks for."""
+    """Return what is left once a job has taken `cpus` CPUs and what else it asks for."""
     memory_mb = max(0, left.memory_mb - job.memory_mb)
     gpus = without(left.gpus, job.gpus)
     gpus, opened = after(gpus, left.opened, left.gpu_parts, job.gpu_parts) or (gpus, left.opened)
@@ -58,7 +58,7 @@ def less(left: Remaining, job: SlurmJobRow, cpus: int) -> Remaining:
 
 
 def left_of(row: NodeRow) -> Remaining:
-    """What its jobs leave of a node."""
+    """Return what its jobs leave of a node."""
     gpus = without(row.gpus, row.gpus_used)
     memory_mb = row.memory_mb - row.memory_used_mb
     return Remaining(row.cpus - row.cpus_used, memory_mb, gpus, row.opened, row.gpu_parts)
@@ -71,11 +71,11 @@ def whole(row: NodeRow) -> Remaining:
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
-    """Where a pending main job could start, in the order in which it should take nodes."""
+    """Nodes where a pending main job could start, in the order in which it should take them."""
 
     free: frozenset[str]  # idle
     coming: frozenset[str]  # its last job is being cleared away, or Slurm plans to use it
-    held: frozenset[str]  # by running pilots of ours
+    held: frozenset[str]  # by our running pilots
     reserved: Mapping[str, float] = field(default_factory=dict)  # node -> when a reservation takes it
     shared: frozenset[str] = frozenset()  # main jobs use a part of it
     ends: Mapping[str, float] = field(default_factory=dict)  # held node -> its pilot's end

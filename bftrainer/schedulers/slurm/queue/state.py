@@ -16,8 +16,8 @@ from bftrainer.schedulers.slurm.rows import NodeRow, SlurmJobRow
 
 NOTHING = Remaining(0, 0, ())
 MOST_NODES = 64
-"""A main job that needs one GPU of ours may have it of any of so many nodes, where a trainer loses least.
-More would cost time at every poll."""
+"""Nodes among which a main job's claim to one of our GPUs chooses, where a trainer loses least. More would
+cost time at every poll."""
 
 
 class QueueState:
@@ -26,8 +26,8 @@ class QueueState:
     Attributes:
         usable: Nodes where a job could start.
         open: Free nodes and ours, as long as no job has taken them.
-        left: What is left of nodes that jobs share, with what pilots of ours have there.
-        beside: What jobs find beside pilots of ours that have a part of a node.
+        left: What is left of nodes that jobs share, with what our pilots have there.
+        beside: What jobs find beside our pilots that have a part of a node.
         pilots: Those pilots by node, as long as no job needs what they have, and what that is.
         claims, taken, ahead: See `Claims`.
         placed: Jobs that found their nodes.
@@ -54,7 +54,7 @@ class QueueState:
         self.ahead: set[str] = set()
 
     def found(self) -> Claims:
-        """What the jobs so far need."""
+        """Return the needs of the jobs so far."""
         ready = frozenset(self.placed.keys() - self.waiting)
         return Claims(tuple(self.claims), self.taken, ready, frozenset(self.ahead), self.placed)
 
@@ -82,20 +82,19 @@ class QueueState:
         self._consume(job, used)
 
     def ours(self, job: SlurmJobRow, used: Collection[str]) -> set[str]:
-        """Those of the nodes on which a job needs what pilots of ours have."""
+        """Return the nodes on which a job needs what our pilots have."""
         held = self.open.intersection(used, self._rooms.held)
         return {name for name in held if name not in self.beside or not self.beside[name].fits(job)}
 
     def beside_ours(self, job: SlurmJobRow, room: set[str]) -> set[str]:
-        """Those of a room where other jobs or pilots of ours are, and the job needs nothing of ours."""
+        """Return the nodes of a room with other jobs or our pilots, where the job needs nothing of us."""
         known = room & (self.left.keys() | self.beside.keys()) if job.shares else set[str]()
         return known - self.ours(job, known)
 
-    # which pilots of ours go
+    # which of our pilots go
 
     def going(self, job: SlurmJobRow, name: str) -> tuple[list[str], int]:
-        """The pilots of ours on a node of which some must go for a job, and how many of them: any so many,
-        as those that have least stand first."""
+        """Return our pilots on a node, smallest first, and how many of them to cancel for a job."""
         if name not in self.pilots:
             return [name], 1
         known = self._known.setdefault((job.shares, job.each), {})
@@ -118,8 +117,8 @@ class QueueState:
 
     def in_turn(self, job: SlurmJobRow, line: Iterator[str]) -> Iterator[str]:
         """The nodes of a line; of those that we hold the ones first that main jobs use in part, then those on
-        which fewest pilots of ours go. On the former the scheduler would have put a small job without us: one
-        that goes elsewhere is in the way of those that need a whole node."""
+        which the fewest of our pilots go. On the former the scheduler would have put a small job without us:
+        one that goes elsewhere is in the way of those that need a whole node."""
         if not self.pilots:
             return line
         before, held, after = list[str](), list[str](), list[str]()
@@ -130,10 +129,10 @@ class QueueState:
         return chain(before, held, after)
 
     def claim(self, job: SlurmJobRow, mine: Collection[str], among: Collection[str], each: int) -> None:
-        """A job needs what pilots of ours have on the nodes `mine`; on others `among` ours they would do as
-        well, the first `MOST_NODES` of which are named where nodes have several pilots. Its tasks need `each`
-        so many nodes, if it has several. One that has its place on a node that main jobs use in part gets it
-        on such a node."""
+        """A job needs what our pilots have on the nodes `mine`; on others `among` ours they would do as
+        well, the first `MOST_NODES` of which are named where nodes have several pilots. Each of its tasks
+        needs `each` nodes, if it has several. One that has its place on a node that main jobs use in part
+        gets it on such a node."""
         alone = job.count == 1
         alike = {name for name in mine if self._is_one(job, name, alone=alone)}
         if alike and alike <= self.left.keys():
@@ -151,13 +150,13 @@ class QueueState:
             self.claims.append(Claim(job=job.id, nodes=frozenset(among), count=count))
 
     def _is_one(self, job: SlurmJobRow, name: str, *, alone: bool) -> bool:
-        """Whether one pilot is all that has to go on a node, whichever. A job that is not `alone` there needs
-        several nodes, so that no two pilots of one may count for it."""
+        """Return whether one pilot is all that has to go on a node, whichever. A job that is not `alone`
+        there needs several nodes, so that no two pilots of one may count for it."""
         pilots, count = self.going(job, name)
         return count == 1 and (alone or len(pilots) == 1)
 
     def _give_up(self, job: SlurmJobRow, name: str) -> None:
-        """As many pilots of ours as a job needs go from a node."""
+        """Remove our pilots from a node, as far as a job needs it."""
         pilots, count = self.going(job, name)
         for pilot in pilots[:count]:
             self.beside[name] = together(self.beside[name], self.pilots[name].pop(pilot))
@@ -181,7 +180,7 @@ class QueueState:
                 self._forget(name)
 
     def _forget(self, name: str) -> None:
-        """What goes from a node is no longer what it was."""
+        """Drop what was computed of a node, which has changed."""
         for known in self._known.values():
             known.pop(name, None)
 
@@ -206,6 +205,6 @@ class QueueState:
         return left.cpus if left else self._nodes[name].cpus
 
     def free(self, name: str) -> Remaining:
-        """What is left of a node for pilots of ours once the jobs so far have started."""
+        """Return what is left of a node for our pilots once the jobs so far have started."""
         left = self.beside.get(name) or self.left.get(name)
         return left_of(self._nodes[name]) if left is None else left

@@ -62,7 +62,7 @@ class Walk:
         self._failed: set[object] = set()  # what jobs asked for that found no place
 
     def found(self) -> Claims:
-        """What the jobs so far need."""
+        """Return the needs of the jobs so far."""
         return self.course.found()
 
     @property
@@ -71,7 +71,7 @@ class Walk:
         return self.course.open | (self.course.usable & self._rooms.spare)
 
     def in_vain(self, parts: Sequence[SlurmJobRow]) -> bool:
-        """Whether a job asks for no less than another that found no place."""
+        """Return whether a job asks for no less than another that found no place."""
         if any(part.planned for part in parts):
             return False
         return tuple(map(wish, parts)) in self._failed or any((wish(part),) in self._failed for part in parts)
@@ -215,7 +215,7 @@ class Walk:
 
     def _use(self, job: SlurmJobRow, wishes: Collection[Wish], *, late: bool = False, each: int = 0) -> None:
         """Take nodes for a job. It claims as many of ours: these, or any with such features. One that is
-        `late` has had others before. Its tasks need `each` so many, if it has several."""
+        `late` has had others before. Each of its tasks needs `each`, if it has several."""
         used = set().union(*(nodes for nodes, _ in wishes))
         each = max(1, each or len(used))
         ours = self.course.ours(job, used)
@@ -243,7 +243,7 @@ class Walk:
         return self._now + (inf if job.limit_s is None else job.limit_s)
 
     def _candidates(self, job: SlurmJobRow, features: Features) -> frozenset[str]:
-        """The nodes of ours on which the job may run: one set for all jobs that ask for the same."""
+        """Return our nodes on which the job may run: one set for all jobs that ask for the same."""
         ends = self._ends(job) if self._kept and not job.reservation else 0.0
         key = (job.partitions, features, job.each, job.excluded, ends)
         if key not in self._ours:
@@ -278,7 +278,7 @@ class Walk:
         return chain(sorted(beside), self.course.in_turn(job, line))
 
     def _usable(self, job: SlurmJobRow, features: Features) -> set[str]:
-        """Where a job can start now."""
+        """Return the nodes where a job can start now."""
         room = self.course.usable & self._fit.nodes(job, features)
         if self._kept and not job.reservation:
             ends = self._ends(job)
