@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from bftrainer.search.study import Stopping, StoppingKind, StudySpec
 
 RUNGS = (StoppingKind.HALVING, StoppingKind.HYPERBAND, StoppingKind.ASHA)
-"""What pauses trials at rungs."""
+"""Kinds of stopping that pause trials at rungs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Bracket:
     eta: int
 
     def size(self, rung: int) -> int:
-        """How many trials take part in a rung, if none fails."""
+        """Return how many trials take part in a rung, if none fails."""
         return max(1, self.trials // self.eta**rung) if rung else self.trials
 
 

@@ -52,7 +52,7 @@ ALL_MB = 1000
 
 @dataclass(frozen=True, slots=True)
 class StudyBounds:
-    """How much a study may cost: trials, kB of the command and environment of one trial with its values, and
+    """Bounds on a study's cost: trials, kB of the command and environment of one trial with its values, and
     MB of these and of the parameters of all its trials together; and the same of all unfinished studies of
     its user, and of all users, with what becomes of their trials. Others of the user have `taken` bytes of
     that, those of all users `of_all`."""
@@ -65,7 +65,7 @@ class StudyBounds:
     of_all: int = 0
 
     def room(self, spec: StudySpec) -> tuple[int, int, str]:
-        """How many trials the study may have, the bytes of each, and what bounds all of them."""
+        """Return how many trials the study may have, the bytes of each, and what bounds all of them."""
         each = sum(bytes_of_trial(spec))
         most = self.study_mb * KB * KB // each, each, f"{self.study_mb} MB"
         for whose, mb, taken in (("your", self.user_mb, self.taken), ("all users'", ALL_MB, self.of_all)):
@@ -76,7 +76,7 @@ class StudyBounds:
 
 
 MOST = StudyBounds(trials=MOST_TRIALS, trial_kb=256, study_mb=1000, user_mb=1000)
-"""What the settings allow at most: no daemon has accepted a study beyond it."""
+"""The largest bounds that settings allow: no daemon has accepted a study beyond them."""
 
 
 def counted(document: Document, spec: StudySpec, most: StudyBounds) -> StudySpec:
@@ -142,8 +142,8 @@ def _in_all(total: int, most: int, which: str) -> str:
 
 
 def bytes_of_trial(spec: StudySpec) -> tuple[int, int]:
-    """How many bytes a trial's command and environment have at most, and its parameters: as JSON, and each
-    with what Python needs to hold it, which is most of it where values are short."""
+    """Return how many bytes a trial's command and environment have at most, and its parameters: as JSON, and
+    each with what Python needs to hold it, which is most of it where values are short."""
     as_json = {own.name: _longest(own, as_json=True) for own in spec.space}
     params = 2 + sum(len(name) + len('"": , ') + size for name, size in as_json.items())
     words = {own.name: _longest(own, as_json=False) for own in spec.space}
@@ -173,7 +173,7 @@ def _longest(own: Parameter, *, as_json: bool) -> int:
 
 
 def _points(document: Document, spec: StudySpec, most: int) -> int:
-    """How many trials a study on a grid has: one more than the most stands for any that are too many."""
+    """Return a grid study's number of trials: one more than the most stands for any that are too many."""
     for own in spec.space:
         if not own.count():
             said = NO_GRID.say(otherwise="" if own.log else ", or step: N")

@@ -52,7 +52,7 @@ from bftrainer.search.trial import RungResult, Study, StudyStatus, Trial, TrialS
 
 Step = tuple[Study, tuple[Action, ...]]
 WHY = 300
-"""So much of the reason of a trainer's end is kept with its trial."""
+"""Characters of the reason of a trainer's end that are kept with its trial."""
 
 
 class OrderRefusedError(BftrainerError):
@@ -60,14 +60,14 @@ class OrderRefusedError(BftrainerError):
 
 
 def check_room(study: Study, trials: int, points: int) -> None:
-    """Raise `OrderRefusedError` if a study with so many trials more has no room for so many points more."""
+    """Raise `OrderRefusedError` if a study with `trials` more trials has no room for `points` more points."""
     room = study.spec.trials + trials - len(study.trials) - study.asked - study.untried
     if points > room:
         raise OrderRefusedError(POINTS_ABOVE.say(points=points, room=max(0, room)))
 
 
 def step(study: Study, event: Event, now: float) -> Step:
-    """What an event leads to: the study after it, and what is to be done, in order.
+    """Return the result of an event: the study after it, and the actions, in order.
 
     Raises:
         OrderRefusedError: a user's order does not fit the study.

@@ -43,7 +43,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """The trainer of a trial's run has reported the metric after so many samples of the trial."""
+    """The trainer of a trial's run has reported the metric after `samples` samples of the trial."""
 
     number: int
     run: int
@@ -62,8 +62,8 @@ class Unmeasured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialEnded:
-    """The trainer of a trial's run has ended after so many samples; `value` is the metric's last one, None if
-    it was never reported; `names` are the figures that were."""
+    """The trainer of a trial's run has ended after `samples` samples; `value` is the metric's last one, None
+    if it was never reported; `names` are the figures that were."""
 
     number: int
     run: int
@@ -76,8 +76,8 @@ class TrialEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSlots:
-    """So many trials may have a trainer now, where that follows from the pool. Its trainers have held so many
-    node-seconds since the last such event. `allowed`: see `trial.Study`."""
+    """The number of trials that may have a trainer now, where that follows from the pool, and the
+    node-seconds that its trainers have held since the last such event. `allowed`: see `trial.Study`."""
 
     trials: int
     node_s: float = 0.0
@@ -98,7 +98,7 @@ class Prioritise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Add:
-    """Its user adds so many trials, and has known points tried by the next ones. The study may have `most`
+    """Its user adds `trials` trials, and has known points tried by the next ones. The study may have `most`
     trials in all: others may have been added since that was counted."""
 
     trials: int = 0

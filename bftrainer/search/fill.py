@@ -18,7 +18,7 @@ NAMED = r"\{([A-Za-z_][A-Za-z0-9_]*)\}"
 def trainer_of(
     spec: StudySpec, number: int, params: Params, *, run: int, samples: int, checkpoint_dir: str
 ) -> TrainerSpec:
-    """The trainer of a trial, its `run`-th one, which trains until the trial has had so many samples. Its
+    """The trainer of a trial, its `run`-th one, which trains until the trial has had `samples` samples. Its
     folder for files of its own stands beside that of its checkpoints."""
     values = values_of(spec, number, params)
     return replace(
@@ -33,7 +33,7 @@ def trainer_of(
 
 
 def values_of(spec: StudySpec, number: int, params: Params) -> dict[str, Value]:
-    """What names in braces stand for in a trial."""
+    """Return the values of names in braces in a trial."""
     own = dict(params)
     return {**own, "trial": number, "seed": seed_of(spec.seed, number), "params": json.dumps(own)}
 

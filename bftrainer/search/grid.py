@@ -8,7 +8,7 @@ from bftrainer.messages.files.studies import TANGLED
 from bftrainer.search.files.space import Parameter, Params, Value
 
 MOST_STATES = 5_000
-"""So many combinations of values, of parameters that others depend on by `when`, are told apart at most: to
+"""Combinations of values, of parameters that others depend on by `when`, that are told apart at most: to
 count them takes 0.03 s."""
 OTHER, ABSENT = -1, -2
 """In place of an index: a value that no later parameter asks for; none, as the parameter does not apply."""
@@ -16,7 +16,7 @@ OTHER, ABSENT = -1, -2
 Run = tuple[int, int, int]
 """Values of a parameter of which later ones see the same: the first one's index, how many, what is seen."""
 State = tuple[int, ...]
-"""What counts of the values before a parameter: of each that is asked for from there on, its index."""
+"""The relevant values before a parameter: the index of each that is asked for from there on."""
 
 
 class TangledError(ValueError):
@@ -79,7 +79,7 @@ class Grid:
         return values
 
     def _size(self, k: int, state: State) -> int:
-        """How many points the parameters from the k-th one on have; `most` if there are more."""
+        """Return how many points the parameters from the k-th one on have; `most` if there are more."""
         if k == len(self.space):
             return 1
         known = self._sizes.get((k, state))
@@ -103,7 +103,7 @@ class Grid:
         return all(seen[name] in indices for name, indices in self._conditions[k])
 
     def _after(self, k: int, state: State, seen: int) -> State:
-        """What counts before the parameter after the k-th one, whose value was `seen`."""
+        """Return the state before the parameter after the k-th one, whose value was `seen`."""
         if not self._asked[k + 1]:
             return ()
         values = {**dict(zip(self._asked[k], state, strict=True)), self.space[k].name: seen}
@@ -116,7 +116,7 @@ def _indices(own: Parameter, values: tuple[Value, ...]) -> frozenset[int]:
 
 
 def _runs(count: int, wanted: list[int]) -> tuple[Run, ...]:
-    """So many values as runs: each of those that are asked for, and what is between them."""
+    """Return `count` values as runs: each of those that are asked for, and what is between them."""
     found, begin = [], 0
     for index in wanted:
         if index > begin:

@@ -80,7 +80,7 @@ class Study:
         """Wait until it has ended, and return what `show` does.
 
         Raises:
-            TimeoutError: it has not after so many seconds.
+            TimeoutError: it has not after `seconds`.
         """
         deadline = time.monotonic() + seconds
         while not (found := self.show())["ended_at"]:

@@ -16,7 +16,7 @@ AGAIN = "again"
 
 
 def again(text: str, base: str, number: int, params: Params, samples: int) -> dict[str, Any]:
-    """The spec of a trainer that runs a trial of a study anew, up to so many samples.
+    """Return the spec of a trainer that runs a trial of a study again, up to `samples` samples.
 
     `text` is the study file's, `base` the folder that its relative paths start from. The parameters are
     given: samplers that learn choose them from what other trials had shown. It has checkpoints of its own.

@@ -59,7 +59,7 @@ def stored_points(study: Study, after: int) -> list[StoredTrial]:
 
 
 def brief(study: Study) -> dict[str, Any]:
-    """What a list shows of a study."""
+    """Return a study's row in a list."""
     best = study.best()
     spec = study.spec
     return {
@@ -138,7 +138,7 @@ def _loaded(kept: StoredStudy, trials: Sequence[StoredTrial]) -> Study:
 
 
 def changed(before: Study | None, after: Study) -> list[Trial]:
-    """The trials that the store is to have anew: reports alone change nothing there."""
+    """Return the trials that the store must rewrite: reports alone change nothing there."""
     known = before.trials if before is not None else {}
     return [t for n, t in after.trials.items() if known.get(n) is not t and _kept(known.get(n)) != _kept(t)]
 

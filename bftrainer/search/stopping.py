@@ -14,10 +14,10 @@ from bftrainer.search.trial import Study, Trial, TrialStatus
 from bftrainer.threads import check
 
 REASON = 200
-"""So much of the reason of a trial's end is told with that of its study."""
+"""Characters of the reason of a trial's end that are told with that of its study."""
 NAMED, TOLD = 8, 200
-"""So many of the figures that a trial reports in place of the metric are kept, to be told, with so many
-characters in all: a daemon keeps those of all trials, also of those that have failed."""
+"""Figures that a trial reports in place of the metric and that are kept to be told, and their characters in
+all: a daemon keeps those of all trials, also of those that have failed."""
 ALIKE = 0.8
 """Words that share so much are taken for one that was written wrong, as `score` and `skore`."""
 SHORTEST = 5
@@ -82,7 +82,7 @@ def _as_soon_as_good(study: Study, bracket: Bracket, own: Sequence[Trial]) -> St
 
 
 def falls_behind(study: Study, trial: Trial) -> str:
-    """Why a trial that runs should end by the rule of the median, in words; empty if it should not."""
+    """Return why a trial that runs should end by the rule of the median, in words; empty if it should not."""
     own = study.spec.stopping
     if own.kind is not StoppingKind.MEDIAN or trial.value is None or trial.samples < own.least:
         return ""
@@ -96,7 +96,7 @@ def falls_behind(study: Study, trial: Trial) -> str:
 
 
 def at_target(study: Study, trial: Trial, value: float) -> str:
-    """Why a study ends with this value of a trial, in words: it is as good as was asked for. Empty if not."""
+    """Return why a study ends with this value of a trial, as good as was asked for; empty if it does not."""
     target = study.spec.target
     if target is None or study.spec.better(target, value):
         return ""
@@ -112,7 +112,7 @@ def recorded(study: Study, value: float) -> Study:
 
 
 def flat(study: Study) -> str:
-    """Why a study ends whose results get no better, in words. Empty if it goes on."""
+    """Return why a study ends whose results get no better, in words. Empty if it goes on."""
     if study.spec.plateau is None or study.since_record < study.spec.plateau or study.record is None:
         return ""
     return (
@@ -122,8 +122,8 @@ def flat(study: Study) -> str:
 
 
 def in_doubt(study: Study) -> bool:
-    """Whether so many trials have failed, or plainly report another metric, and none has shown anything, that
-    no new one is to begin: most likely the command is wrong, or the script does not report the metric."""
+    """Return whether no new trial is to begin, as many have failed or report another metric and none has
+    shown anything: most likely the command is wrong, or the script does not report the metric."""
     most, trials = study.spec.give_up_after, study.trials.values()
     if most is None or sum(t.status is TrialStatus.FAILED or misnamed(t) for t in trials) < most:
         return False
@@ -131,8 +131,8 @@ def in_doubt(study: Study) -> bool:
 
 
 def hopeless(study: Study) -> str:
-    """Why a study ends in which trials have not ended yet, in words: it is in doubt, and no trial that has
-    begun may still show something, or so many do not report the metric. Empty if it does not end."""
+    """Return why a study ends in which trials have not ended yet, in words: it is in doubt, and no trial that
+    has begun may still show something, or too many do not report the metric. Empty if it does not end."""
     if not in_doubt(study):
         return ""
     begun = [t for t in study.trials.values() if t.run]
@@ -154,7 +154,7 @@ def _given_up(study: Study, count: int, why: str, first: Trial) -> str:
 
 
 def unmeasured(study: Study) -> str:
-    """What a trial that runs reports in place of the metric, in words; empty while none is known to."""
+    """Return what a running trial reports in place of the metric, in words; empty while none is known to."""
     found = (t for t in study.trials.values() if t.figures and not t.status.final)
     first = min(found, key=lambda t: t.number, default=None)
     if study.status.final or first is None or any(t.measured for t in study.trials.values()):
@@ -166,8 +166,8 @@ def unmeasured(study: Study) -> str:
 
 
 def misnamed(trial: Trial) -> bool:
-    """Whether a trial reports, in place of the metric, one that differs from it as a slip of the pen does:
-    `loss` in place of `val_loss` is none, nor `f1_macro` in place of `f1_micro`, as these may still come."""
+    """Return whether a trial reports a misspelt metric. `loss` in place of `val_loss` does not count, nor
+    `f1_macro` in place of `f1_micro`, as these may still come."""
     return not trial.measured and trial.misnamed
 
 
@@ -189,7 +189,7 @@ def told(trial: Trial) -> str:
 
 
 def _alike(one: str, other: str) -> bool:
-    """Whether two names have the same digits, and words that are alike one by one."""
+    """Return whether two names have the same digits, and words that are alike one by one."""
     check()
     if max(len(one), len(other)) > COMPARED:
         return False
@@ -201,8 +201,8 @@ def _alike(one: str, other: str) -> bool:
 
 
 def _is_slip(one: str, other: str) -> bool:
-    """Whether two names differ in case and punctuation alone, or in one word by a letter that is missing or
-    stands beside its place. A letter in place of another one may mean another figure: mse and mae."""
+    """Return whether two names differ in case and punctuation alone, or in one word by a missing or exchanged
+    letter. A letter in place of another one may mean another figure: mse and mae."""
     if max(len(one), len(other)) > COMPARED:
         return False
     first, second = ([*_words(name.casefold())] for name in (one, other))
@@ -213,7 +213,7 @@ def _is_slip(one: str, other: str) -> bool:
 
 
 def _is_typed_wrong(short: str, long: str) -> bool:
-    """Whether words differ by a letter that is missing, or by two beside each other that are exchanged."""
+    """Return whether words differ by a missing letter, or by two exchanged neighbours."""
     if not (short.isalpha() and long.isalpha()) or len(long) < SHORTEST:
         return False
     same = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))

@@ -10,12 +10,12 @@ from bftrainer.model.trainer import TrainerSpec
 from bftrainer.search.files.space import Parameter, Params
 
 SPARE = 2
-"""So many trials more than get nodes have a trainer where the user leaves it to the pool: a node that becomes
-free finds one that waits."""
+"""Trials beyond those with nodes that have a trainer where the user leaves it to the pool: a node that
+becomes free finds one that waits."""
 
 
 class Sampler(StrEnum):
-    """What chooses the parameters of the next trial."""
+    """Ways to choose the parameters of the next trial."""
 
     TPE = "tpe"
     RANDOM = "random"
@@ -24,7 +24,7 @@ class Sampler(StrEnum):
 
 
 class StoppingKind(StrEnum):
-    """Which trials end early."""
+    """Rules for ending trials early."""
 
     NONE = "none"  # none
     HALVING = "halving"  # successive halving: all trials reach a rung, then the best part goes on
@@ -35,8 +35,9 @@ class StoppingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopping:
-    """How trials end early: with rungs from `least` samples on, each `eta` times as far as the one before; or
-    by the median, once a trial has `least` samples and `startup` others have a result there."""
+    """Parameters of ending trials early: with rungs from `least` samples on, each `eta` times as far as the
+    one before; or by the median, once a trial has `least` samples and `startup` others have a result
+    there."""
 
     kind: StoppingKind = StoppingKind.NONE
     least: int = 0
@@ -53,17 +54,16 @@ class StudySpec:
             environment, stands for the value of a parameter; `{trial}` for the trial's number, `{seed}` for
             its seed, `{params}` for all parameters as JSON.
         metric: The figure that the script reports and that counts.
-        budget: A trial that is kept trains on so many samples.
-        parallelism: So many trials have a trainer at a time; None: as many as get nodes.
+        budget: Samples that a trial which is kept trains on.
+        parallelism: Trials with a trainer at a time, at most; None: as many as get nodes.
         retries: A trial whose trainer fails is started again so often.
-        give_up_after: Where so many trials have failed, and none has reported the metric, it ends; None: it
-            goes on.
-        deadline_s: So long after its submission the study ends (s); None: it has no deadline.
+        give_up_after: Failed trials after which it ends if none has reported the metric; None: it goes on.
+        deadline_s: Time after its submission when the study ends (s); None: it has no deadline.
         own_folders: Whether each trial runs in a folder of its own; else all run in the workdir.
         storage: The storage of Optuna that is kept like it, for dashboards; None: none.
-        node_hours: After so many node-hours it ends; None: it has no such bound.
+        node_hours: Node-hours after which it ends; None: it has no such bound.
         target: When a trial has reported a value as good as this, it ends; None: it has no such bound.
-        plateau: After so many results in a row of which none was the best, it ends; None: it goes on.
+        plateau: Results in a row without a new best after which it ends; None: it goes on.
         change: By how much a result has to be better than the best for that.
         points: Known points, which the first trials try: values of some or all parameters.
         warm_start: The study of the same user, by name or number, from whose results the sampler learns.
@@ -96,7 +96,7 @@ class StudySpec:
     own_folders: bool = True
 
     def better(self, one: float, other: float) -> bool:
-        """Whether a value of the metric is better than another."""
+        """Return whether a value of the metric is better than another."""
         return one > other if self.maximize else one < other
 
     def order(self, value: float) -> float:

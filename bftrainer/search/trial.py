@@ -13,16 +13,16 @@ from bftrainer.search.files.space import Params, PointReader
 from bftrainer.search.study import StudySpec
 
 NO_VALUE = "no value"
-"""What a trial is called whose trainer is completed, and which has nothing to be compared by."""
+"""The status word of a trial whose trainer is completed, and which reported no metric."""
 COURSE = 64
-"""So many points of a trial's course are kept: more are thinned out."""
+"""Points of a trial's course that are kept: more are thinned out."""
 MOST_LEARNT = 30_000
-"""So many values of parameters TPE looks at for one trial, in 0.1 s: of more trials the best quarter, and the
+"""Values of parameters that TPE looks at for one trial, in 0.1 s: of more trials the best quarter, and the
 latest."""
 
 
 class TrialStatus(StrEnum):
-    """Where a trial is in its life. The last four are final."""
+    """Statuses of a trial. The last four are final."""
 
     WAITING = "waiting"  # has parameters, and no trainer
     RUNNING = "running"  # has a trainer, whether or not that one has nodes
@@ -34,7 +34,7 @@ class TrialStatus(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether the trial has ended."""
+        """Return whether the trial has ended."""
         return self in (
             TrialStatus.COMPLETED,
             TrialStatus.STOPPED,
@@ -44,7 +44,7 @@ class TrialStatus(StrEnum):
 
 
 class StudyStatus(StrEnum):
-    """Where a study is in its life. The last three are final."""
+    """Statuses of a study. The last three are final."""
 
     RUNNING = "running"
     PAUSED = "paused"  # its user has paused it: its trials keep their checkpoints
@@ -54,13 +54,13 @@ class StudyStatus(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether the study has ended."""
+        """Return whether the study has ended."""
         return self in (StudyStatus.COMPLETED, StudyStatus.ENDED, StudyStatus.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RungResult:
-    """The value of the metric with which a trial has ended a rung, after so many samples."""
+    """The value of the metric with which a trial has ended a rung, after `samples` samples."""
 
     rung: int
     samples: int
@@ -114,13 +114,12 @@ class Trial:
 
     @property
     def word(self) -> str:
-        """What it is counted as: one whose trainer has done its work without a value has not failed as that
-        of others has."""
+        """The word that it is counted as: a trial that is done without a value differs from a failed one."""
         done = self.status is TrialStatus.FAILED and self.trainer is not None and not self.failures
         return NO_VALUE if done else self.status.value
 
     def at(self, samples: int) -> float | None:
-        """The last value at or before so many samples; None if there is none."""
+        """Return the last value at or before `samples`; None if there is none."""
         return next((value for came, value in reversed(self.course) if came <= samples), None)
 
     def reported(self, samples: int, value: float) -> Trial:
@@ -144,9 +143,9 @@ class StudyFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Best:
-    """The best trial of a study, and its value after so many samples.
+    """The best trial of a study, and its value after `samples` samples.
 
-    `short_of`: it has ended no rung, and the value is its last report on the way to one of so many samples.
+    `short_of`: it has ended no rung; the value is its last report on the way to one of that length.
     """
 
     trial: Trial
@@ -208,7 +207,7 @@ class Study:
 
     @property
     def untried(self) -> int:
-        """How many known points no trial has yet."""
+        """Return how many known points no trial has yet."""
         return len(self.points) - self.tried
 
     def bracket(self, number: int) -> Bracket:
@@ -216,7 +215,7 @@ class Study:
         return bracket_of(self.brackets, number)
 
     def group(self, number: int) -> int:
-        """Which of the brackets a trial is in, from 0 on."""
+        """Return which of the brackets a trial is in, from 0 on."""
         return self.brackets.index(self.bracket(number))
 
     def samples(self, trial: Trial) -> int:

@@ -29,7 +29,7 @@ MAXIMIZED = frozenset(
 """Words in the names of metrics of which more is better."""
 MINIMIZED = frozenset({"err", "error", "loss"})
 MOST_NAMED = 12
-"""So many values are written out in a message."""
+"""Values written out in a message, at most."""
 
 
 def check_meant(document: Document, spec: StudySpec) -> None:
@@ -85,8 +85,8 @@ def _check_median(document: Document, spec: StudySpec) -> None:
 
 
 def _never(parent: Parameter, wanted: Value, index: int | None, *, grid: bool) -> str:
-    """Why a parameter never has a value, which has this index on its grid, in words, with those that it may
-    have; empty if it may."""
+    """Return why a parameter never has a value, which has this index on its grid, in words, with those that
+    it may have; empty if it may."""
     said = repr(wanted)[:QUOTED]
     if parent.kind is Kind.CHOICE or (grid and not parent.step and parent.points):
         if index is not None:

@@ -32,7 +32,7 @@ from bftrainer.spec.parse import convert
 
 NEEDS = "a study needs at least name, trainer, space, metric, trials and budget"
 THEIRS = ("name", "work", "weight", "priority")
-"""What a study says for all its trainers, and the template cannot."""
+"""Keys that a study sets for all its trainers, and the template cannot."""
 
 
 def parse(

@@ -45,7 +45,7 @@ RESERVED = {
     "seed": "the trial's seed",
     "params": "all parameters as JSON",
 }
-"""What braces in a command may name beside parameters."""
+"""Names, beside parameters, that braces in a command may have."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
@@ -122,7 +122,7 @@ class Range(_Strict):
 
     @property
     def kind(self) -> Kind:
-        """What values it has."""
+        """Return its kind of values."""
         return next(kind for kind in Kind if getattr(self, kind.value) is not None)
 
     @model_validator(mode="after")

@@ -17,14 +17,14 @@ Value = float | int | str | bool
 Params = tuple[tuple[str, Value], ...]
 """The values of the parameters that apply in a trial, in the order of the space."""
 MOST_APART = 2**53
-"""Whole numbers up to here are exact as floating-point numbers, and so many values can be told apart."""
+"""Whole numbers up to here are exact as floating-point numbers: the most values that differ."""
 
 NAMED, SHOWN = 8, 70
-"""So many parameters, and so many letters of a value, are in a message."""
+"""Parameters, and letters of a value, in a message, at most."""
 
 
 class Kind(StrEnum):
-    """What values a parameter has."""
+    """Kinds of values of a parameter."""
 
     FLOAT = "float"
     INT = "int"
@@ -37,7 +37,7 @@ class Parameter:
     that is not 0; or one of `choices`.
 
     `when` has earlier parameters with the values at which this one applies; otherwise it has no value.
-    `points`: so many values of it are on a grid, where neither step nor choices say so.
+    `points`: its number of values on a grid, where neither step nor choices determine it.
     """
 
     name: str
@@ -51,10 +51,10 @@ class Parameter:
     when: tuple[tuple[str, tuple[Value, ...]], ...] = ()
 
     def number(self, given: Value) -> Value:
-        """A number that a user gives, as the parameter has it.
+        """Return a number that a user gives, as the parameter has it.
 
         Raises:
-            ValueError: it is none that the parameter may have.
+            ValueError: the parameter may not have it.
         """
         whole = "" if self.kind is Kind.FLOAT else "whole "
         if isinstance(given, bool | str) or not self.low <= given <= self.high or (whole and given % 1):
@@ -63,13 +63,13 @@ class Parameter:
         return round(given) if whole else float(given)
 
     def applies(self, values: Mapping[str, Value]) -> bool:
-        """Whether it has a value beside those of the parameters before it."""
+        """Return whether it has a value beside those of the parameters before it."""
         return all(
             name in values and any(same(values[name], one) for one in wanted) for name, wanted in self.when
         )
 
     def count(self) -> int:
-        """How many values it has on a grid, at most `MOST_APART`; 0 if it is nowhere said."""
+        """Return how many values it has on a grid, at most `MOST_APART`; 0 if it is nowhere said."""
         if listed := self._listed():
             return len(listed)
         step = self._step()
@@ -85,7 +85,7 @@ class Parameter:
         return round(found) if self.kind is Kind.INT else found
 
     def indices(self, wanted: Iterable[Value]) -> list[int | None]:
-        """The index of each of these values among those on a grid; None: it is none of them."""
+        """Return the index of each of these values among those on a grid; None: not on the grid."""
         if listed := self._listed():
             places = ValueIndex(listed)
             return [places.index(value) for value in wanted]
@@ -186,7 +186,7 @@ def shown(value: Value) -> str:
 
 
 def same(one: Value, other: Value) -> bool:
-    """Whether two values are the same one: true is not 1, and 0.1 * 3, a value in steps of 0.1, is 0.3."""
+    """Return whether two values are equal: true is not 1, and 0.1 * 3, a value in steps of 0.1, is 0.3."""
     if isinstance(one, bool | str) or isinstance(other, bool | str):
         return one == other and isinstance(one, bool) is isinstance(other, bool)
     try:

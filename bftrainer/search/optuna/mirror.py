@@ -30,21 +30,21 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 FAILURES = (
     SQLAlchemyError,
     optuna.exceptions.OptunaError,
-    LookupError,  # somebody has deleted the study, or a trial of it: it is written anew
+    LookupError,  # somebody has deleted the study, or a trial of it: it is rewritten
     RuntimeError,
     ImportError,
     ValueError,
     OSError,
 )
 LOCKED_S = 10.0
-"""So long a file of SQLite may be locked by others."""
+"""Seconds that a file of SQLite may be locked by others."""
 OWNER, TRIAL, ENDED = "bftrainer_study", "number", "bftrainer_ended"
 """Attributes: whose a study in the storage is, which trial one is, and that a study has ended."""
 
 
 @dataclass(slots=True)
 class Written:
-    """What the storage has of a trial: its id there, if it has ended, its values by samples, its status."""
+    """A trial in the storage: its id there, if it has ended, its values by samples, its status."""
 
     id: int
     over: bool
@@ -54,7 +54,7 @@ class Written:
 
 @dataclass(slots=True)
 class Opened:
-    """A study in its storage, with the trials of ours that it has by number."""
+    """A study in its storage, with our trials that it has by number."""
 
     storage: RDBStorage
     id: int

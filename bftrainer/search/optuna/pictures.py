@@ -25,7 +25,7 @@ STYLE = (
 MOST_INCHES = 40.0
 """A picture is no wider or higher, in inches of 110 dots; what is beyond is cut off."""
 WHY = 300
-"""So many characters of why there is no picture are told."""
+"""Characters of the reason why there is no picture, at most."""
 PLOTS: Mapping[str, Callable[[optuna.Study], Any]] = {
     "History": plots.plot_optimization_history,
     "Intermediate values": plots.plot_intermediate_values,

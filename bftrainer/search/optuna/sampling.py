@@ -28,11 +28,11 @@ warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning
 
 
 FORGET = 1.25
-"""Trials are forgotten when there are so many times as many as are looked at: it begins anew then."""
+"""Multiple of the trials looked at, from which on the sampler forgets all and begins again."""
 
 
 class Sampling:
-    """What a study's sampler knows: made of the trials that there are, then told of each result."""
+    """The state of a study's sampler: made of the existing trials, then updated with each result."""
 
     def __init__(self, spec: StudySpec, trials: Iterable[Trial] = ()) -> None:
         self._spec = spec
@@ -128,5 +128,5 @@ def _suggested(asked: Asked, own: Parameter) -> Value:
 
 
 def _own(own: Parameter, chosen: Value) -> Value:
-    """What was chosen, as the parameter has it."""
+    """Return the chosen value, as the parameter has it."""
     return next((value for value in own.choices if value is chosen or value == chosen), chosen)

@@ -18,16 +18,16 @@ from bftrainer.search.study import StoppingKind, StudySpec
 from bftrainer.search.trial import Study, TrialStatus
 
 FINE = 512
-"""So many trials of a stage are looked at one by one."""
+"""Trials of a stage that are looked at one by one."""
 LAST_SAMPLES = 1.0
-"""What a trial has left that trains and has told of its last sample."""
+"""Samples left of a trial that trains and has reported its last sample."""
 SIZES = 24
-"""So many numbers of nodes are tried at a time for a deadline."""
+"""Numbers of nodes that are tried at a time for a deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialProgress:
-    """How far a trial is.
+    """Progress of a trial.
 
     Attributes:
         ended: How many rungs it has ended.
@@ -46,7 +46,7 @@ class TrialProgress:
 
 @dataclass(frozen=True, slots=True)
 class RemainingStudy:
-    """What is left of a study: the stages of all brackets, and which of them follow each other."""
+    """The rest of a study: the stages of all brackets, and which of them follow each other."""
 
     experiment: Experiment
     brackets: tuple[BracketRun, ...]
@@ -54,7 +54,7 @@ class RemainingStudy:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """How a study goes on.
+    """The forecast of a study.
 
     Attributes:
         experiment: Its stages.
@@ -72,8 +72,8 @@ class Ahead:
 
 
 def left(study: StudySpec, trials: Sequence[TrialProgress]) -> RemainingStudy | None:
-    """What is left of a study, trial by trial. Trials that have not begun are left, too. None if nothing is,
-    or more stages than can be planned.
+    """Return what is left of a study, trial by trial. Trials that have not begun are left, too. None if
+    nothing is, or more stages than can be planned.
 
     A trial that trains goes on at once, at whatever rung it is: those of ASHA need not wait for the others.
     A rung has no more trials than the one before lets through, and of ASHA's all that were promoted to it.
@@ -112,14 +112,14 @@ def left(study: StudySpec, trials: Sequence[TrialProgress]) -> RemainingStudy | 
 
 
 def _promoted(study: StudySpec, bracket: Bracket, rung: int, through: int) -> int:
-    """How many trials have a part in a later rung where `through` end the one before."""
+    """Return how many trials have a part in a later rung where `through` end the one before."""
     if study.stopping.kind is StoppingKind.ASHA:
         return max(min(1, through), through // bracket.eta)
     return min(bracket.size(rung), through)
 
 
 def progress(study: Study, samples: Mapping[int, int] | None = None) -> list[TrialProgress]:
-    """How far the trials of a study are, and by `samples`, where that says more of one."""
+    """Return how far the trials of a study are, and by `samples`, where that says more of one."""
     known = samples or {}
     found = []
     for t in study.trials.values():
@@ -146,11 +146,11 @@ def ahead(
     before: int = 0,
     learnt: of_study.Learnt | None = None,
 ) -> Ahead | None:
-    """How a study goes on with `nodes`, and what a deadline in so many seconds needs of at most `most` nodes.
+    """Forecast a study with `nodes`, and what a deadline in `deadline_s` needs of at most `most` nodes.
 
-    `before`: so many nodes it had when it last had some. `learnt`: for what the study's trainer does
-    not say. None if nothing is left, it is not known how fast a trial is, or a trial needs more than
-    `most` nodes.
+    `before`: the nodes that it had when it last had some. `learnt`: for what the study's trainer does not
+    say. None if nothing is left, it is not known how fast a trial is, or a trial needs more than `most`
+    nodes.
     """
     profile = replace(of_study.profile(study, learnt), nodes=most)
     rest = left(study, trials)
@@ -177,7 +177,7 @@ def _coarse(stage: Stage, profile: ExperimentProfile) -> Stage:
 
 
 def _seconds(run: Execution, nodes: Sequence[int]) -> Floats:
-    """Until all is done, on so many nodes that stay, or so many."""
+    """Return the seconds until all is done, for each number of nodes that stay."""
     found: Floats = run.run(np.zeros(len(nodes)), np.tile(np.array(nodes), (run.phases, 1)))[-1]
     return found
 
@@ -185,7 +185,7 @@ def _seconds(run: Execution, nodes: Sequence[int]) -> Floats:
 def _fewest(run: Execution, deadline_s: float, least: int, most: int) -> int | None:
     """The fewest nodes found with which all is done in time."""
     low, high, found = least - 1, most, None
-    while high > low:  # so many nodes are too few, and no more than so many are needed
+    while high > low:  # `low` nodes are too few, and at most `high` are needed
         tried = sorted({low + round((high - low) * (i + 1) / SIZES) for i in range(SIZES)} - {low})
         enough = [n for n, s in zip(tried, _seconds(run, tried), strict=True) if s <= deadline_s]
         if not enough:
@@ -196,7 +196,7 @@ def _fewest(run: Execution, deadline_s: float, least: int, most: int) -> int | N
 
 
 def in_words(found: Ahead, until: float | None, unit: str = "node") -> str:
-    """How a study goes on if its deadline is in so many seconds, None: never."""
+    """Return in words how a study goes on if its deadline is in `until` seconds, None: never."""
     runs = sum(s.trials for s in found.experiment.stages)
     text = f"{runs} {'run' if runs == 1 else 'runs'} left"
     enough = f"{found.on} {unit if found.on == 1 else f'{unit}s'}"
@@ -214,7 +214,7 @@ def in_words(found: Ahead, until: float | None, unit: str = "node") -> str:
 
 
 def _deadline(found: Ahead, until: float, unit: str) -> str:
-    """What the deadline needs where some number of nodes meets it."""
+    """Say what the deadline needs where some number of nodes meets it."""
     spare = None if found.seconds is None else until - found.seconds
     if spare is not None and spare >= 0:
         return f": on time if it has them within {duration(spare)}" if found.waits else ": on time"
@@ -223,8 +223,8 @@ def _deadline(found: Ahead, until: float, unit: str) -> str:
 
 
 def late(found: Ahead, until: float | None) -> bool:
-    """Whether a study will miss a deadline that is in so many seconds: with the nodes of now, or, while it
-    has none, with any number of them."""
+    """Return whether a study will miss a deadline in `until` seconds: with the nodes of now, or, while it has
+    none, with any number of them."""
     if until is None or (found.seconds is not None and found.seconds <= until):
         return False
     return found.nodes is None or not found.waits

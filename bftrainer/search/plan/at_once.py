@@ -21,7 +21,7 @@ METHOD = "trial by trial"
 
 
 def at_once(simulator: Simulator, brackets: Sequence[BracketRun], sizes: Iterable[int]) -> list[StagePlan]:
-    """The search on each of so many nodes, where it can be done. Nodes are billed, not functions."""
+    """Return the search on each number of nodes where it can be done. Nodes are billed, not functions."""
     profile, tried = simulator.profile, list(sizes)
     if profile.billing.per is Per.FUNCTION:
         return []
@@ -48,7 +48,7 @@ def answer(
     deadline_s: float,
     chance: float | None,
 ) -> DeadlineAnswer:
-    """Which of these plans is the cheapest on time, and which ends first. There must be one."""
+    """Return which of these plans is the cheapest on time, and which ends first. There must be one."""
 
     @cache
     def on_fresh_draws(nodes: int) -> PlanEstimate:

@@ -13,7 +13,7 @@ from bftrainer.search.plan.model.step import PlanStep, nodes_needed, of_nodes, o
 class StagePlan:
     """A step for each stage, with what they take and cost, and how they were found.
 
-    `held`: without steps, so many nodes from begin to end.
+    `held`: without steps, the nodes held from begin to end.
     """
 
     method: str

@@ -32,7 +32,7 @@ class Planned:
 
     @property
     def name(self) -> str:
-        """Of the experiment."""
+        """The experiment's name."""
         return self.simulator.experiment.name
 
 
@@ -64,7 +64,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of all experiments.
+    """The question for all experiments.
 
     Attributes:
         profile: With the most nodes that all may have together, and the most trials at a time.
@@ -85,17 +85,17 @@ class Question:
         return answer.others.get(self.method) if self.method else answer.chosen
 
     def of_each(self, count: int) -> Question:
-        """What is asked of each of so many experiments beside each other: all are on time only if each is,
-        and the draws of one say nothing of another's."""
+        """Return the question for each of `count` experiments beside each other: all are on time only if each
+        is, and the draws of one say nothing of another's."""
         return self if self.chance is None else replace(self, chance=self.chance ** (1 / count))
 
     def simulator(self, experiment: Experiment, nodes: int) -> Simulator:
-        """That of one experiment on at most so many nodes, with the same draws."""
+        """Return the simulator of one experiment on at most `nodes`, with the same draws."""
         profile = replace(self.profile, nodes=nodes)
         return Simulator(experiment, profile, self.samples, self.seed)
 
     def part(self, experiment: Experiment, nodes: int) -> Planned:
-        """Plan one experiment on at most so many nodes."""
+        """Plan one experiment on at most `nodes` nodes."""
         simulator = self.simulator(experiment, nodes)
         return Planned(simulator, planner.plan(simulator, self.deadline_s, self.chance))
 
@@ -103,8 +103,8 @@ class Question:
 def together(experiments: Sequence[Experiment], question: Question) -> Whole:
     """Plan experiments that hold no more nodes at a time, all together, than the profile allows.
 
-    Of ways that cost as much, the fastest. The answers of those that had to share are not proven: only so
-    many shares are tried.
+    Of ways that cost as much, the fastest. The answers of those that had to share are not proven: only some
+    shares are tried.
     """
     own = question.of_each(len(experiments))
     alone = [own.part(experiment, question.profile.nodes) for experiment in experiments]
@@ -156,7 +156,7 @@ def _refused(
 
 
 def _untried(alone: Sequence[Planned], question: Question) -> str:
-    """Why there are no plans trial by trial; empty if these were tried."""
+    """Return why there are no plans trial by trial; empty if these were tried."""
     stages = sum(len(part.simulator.experiment.stages) for part in alone)
     if question.method is not None:
         return f"--method {question.method} plans in stages"
@@ -242,7 +242,7 @@ def _cost(parts: Sequence[Planned], question: Question) -> float:
 
 
 def _fits(parts: Sequence[Planned], question: Question) -> bool:
-    """Whether these hold no more nodes, and run no more trials, than all may together."""
+    """Return whether these hold no more nodes, and run no more trials, than all may together."""
     plans = [question.shown(part.answer) for part in parts]
     trials = sum(own.at_a_time for own in plans if own)
     most = question.profile.parallelism

@@ -9,9 +9,9 @@ from bftrainer.search.plan.model.step import allocations
 from bftrainer.search.plan.pools.pool import Forecast, Pool
 
 MOST_MOVES = 400
-"""So often the purchase is made better at most."""
+"""Improvements of the purchase, at most."""
 SIZES = 40
-"""So many numbers of nodes are tried in a stage, about."""
+"""Numbers of nodes that are tried in a stage, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _moves(sizes: Sequence[Sequence[int]], at: Sequence[int]) -> Iterator[list[i
 
 
 def _raised(sizes: Sequence[Sequence[int]], at: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-    """Which phase has more nodes, and all of them then."""
+    """Yield the phase that gets more nodes, and the nodes of all phases then."""
     for up, j in enumerate(at):
         for higher in {j + 1, 2 * j} - {j}:
             if higher < len(sizes[up]):

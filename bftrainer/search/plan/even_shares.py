@@ -29,13 +29,13 @@ class EvenShares:
             self._above[size] = self.floor(np.array(-(-larger // self._per) * self._per))
 
     def floor(self, workers: Ints) -> Ints:
-        """The largest size of at most so many workers; 0: they are too few."""
+        """Return the largest size of at most `workers`; 0: they are too few."""
         found: Ints = self._floor[np.minimum(workers, self._floor.size - 1)]
         return found
 
     def on(self, nodes: Ints, trials: Ints) -> tuple[Ints, Ints, Ints]:
-        """For so many trials on so many nodes: how many run; the sizes that they have, a row for each number,
-        the largest first; and how many have this size or a larger one."""
+        """Return for these trials on these nodes: how many run; the sizes that they have, a row for each
+        number, the largest first; and how many have this size or a larger one."""
         per, own = self._per, -(-self._least // self._per)
         running = np.minimum(trials, nodes // own if own > 1 else nodes * (per // self._least))
         some = np.maximum(1, running)

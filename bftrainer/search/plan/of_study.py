@@ -12,7 +12,7 @@ from bftrainer.search.study import StudySpec
 
 
 def experiments(study: StudySpec, iteration_samples: float = 1.0) -> tuple[Experiment, ...]:
-    """The stages of a study, an experiment for each bracket; an iteration has so many samples.
+    """The stages of a study, an experiment for each bracket; an iteration has `iteration_samples` samples.
 
     ASHA's are those of successive halving, whose trials wait for each other. Without rungs, or with the
     median, all trials run to their end: how many the median stops is not known beforehand.
@@ -32,7 +32,7 @@ def experiments(study: StudySpec, iteration_samples: float = 1.0) -> tuple[Exper
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What a daemon has learnt of a study's trials, for what the study's trainer does not say.
+    """A daemon's measurements of a study's trials, for what the study's trainer does not say.
 
     Attributes:
         curve: Samples/s of a trial by its nodes; empty: nothing.
@@ -44,8 +44,8 @@ class Learnt:
 
 
 def profile(study: StudySpec, learnt: Learnt | None = None) -> ExperimentProfile:
-    """What the study's trainer says of a profile, and what was learnt where it says nothing. The curve is
-    empty if neither has one."""
+    """Return the profile that the study's trainer states, with measured values where it states none. The
+    curve is empty if neither has one."""
     learnt = learnt or Learnt()
     trainer = study.trainer
     up = trainer.costs.up if trainer.costs else None

@@ -18,16 +18,16 @@ from bftrainer.search.plan.model.simulate import TOLERANCE, PlanEstimate, Simula
 from bftrainer.search.plan.model.table import Table, tabulate
 
 FRESH = 1000
-"""So many fresh draws say whether a plan is on time."""
+"""Fresh draws that say whether a plan is on time."""
 STANDARD_ERRORS = 3
-"""By so many a mean of draws is wrong at most, nearly always."""
+"""Standard errors by which a mean of draws is wrong at most, nearly always."""
 TIGHTENINGS = 10
-"""So many earlier deadlines are tried for a chance: each halves what is left between two of them."""
+"""Earlier deadlines that are tried for a chance: each halves what is left between two of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadlineAnswer:
-    """What can be done by a deadline.
+    """The plans for a deadline.
 
     Attributes:
         deadline_s: The deadline, in seconds from the begin.
@@ -70,7 +70,7 @@ class Judge:
         return self.fresh(plan).jct_s - self.deadline_s * (1 + TOLERANCE)
 
     def on_time(self, plan: StagePlan | None) -> bool:
-        """Whether a plan is on time. Where its own draws leave no doubt, no others are needed."""
+        """Return whether a plan is on time. Where its own draws leave no doubt, no others are needed."""
         if plan is None:
             return False
         if self.chance is not None:
@@ -144,7 +144,7 @@ def _often_enough(simulator: Simulator, table: Table, judge: Judge, first: Exact
 
 
 class Costs:
-    """What an experiment costs by any deadline: the cheapest of the exact plan and the fixed sizes.
+    """An experiment's costs by deadline: the cheapest of the exact plan and the fixed sizes.
 
     Attributes:
         table: What its stages cost.

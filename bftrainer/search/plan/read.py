@@ -33,12 +33,12 @@ PROFILE_NEEDS = (
 M = TypeVar("M", bound=BaseModel)
 
 MOST_TRIAL_S = 1e12
-"""What a trial takes in a stage at most: sums of longer times and their costs would overflow."""
+"""Seconds of a trial in a stage, at most: sums of longer times and their costs would overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is to be planned: the experiments, and the study that they are of, if it is one."""
+    """The input of planning: the experiments, and their study, if they are of one."""
 
     experiments: tuple[Experiment, ...]
     profile: ExperimentProfile

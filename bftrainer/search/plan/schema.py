@@ -80,7 +80,7 @@ class SpreadKeys(_Model):
 
 
 class BillingKeys(_Model):
-    """What nodes and data cost."""
+    """Prices of nodes and data."""
 
     per: Per = Per.NODE
     price: Amount = 1.0
@@ -143,7 +143,7 @@ class ProfileKeys(_Model):
 
 
 class StageKeys(_Model):
-    """So many trials for so many iterations."""
+    """A number of trials, and of iterations of each."""
 
     trials: Count
     iterations: Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]

@@ -53,7 +53,7 @@ class Ways:
     at_once: Sequence[StagePlan]
 
     def fastest(self) -> tuple[Order, list[StagePlan]]:
-        """What ends first, a plan for each experiment or for all; of ways that end as soon, the cheapest.
+        """Return the fastest plans, for each experiment or for all; of equally fast ones, the cheapest.
 
         Raises:
             ExperimentError: there is no way at all; the message says what to change.
@@ -77,7 +77,7 @@ class Ways:
         )
 
     def later(self, fresh_s: float, fresh_cost: float) -> list[Later]:
-        """What deadlines that can be met would cost, from that of the fastest plan on.
+        """Return the costs of feasible deadlines, from that of the fastest plan on.
 
         `fresh_s`, `fresh_cost`: when it ends by fresh draws, and what it costs. The draws that plans are
         made with flatter all of them about as much.

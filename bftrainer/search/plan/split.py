@@ -10,7 +10,7 @@ from bftrainer.search.plan.baselines import rounded
 from bftrainer.search.plan.model.profile import ExperimentProfile
 
 SHARES = 16
-"""So many bounds on the nodes of one experiment are tried, about, where all together want too many."""
+"""Bounds on the nodes of one experiment that are tried, about, where all together want too many."""
 
 Item = TypeVar("Item")
 

@@ -27,14 +27,14 @@ from bftrainer.search.plan.model.simulate import TOLERANCE, Simulator
 from bftrainer.search.plan.model.table import Table
 
 MOST_LABELS = 200_000
-"""So many labels are kept of a stage; if there are more, the plan is not proven."""
+"""Labels that are kept of a stage; if there are more, the plan is not proven."""
 MOST_PRICED = 3000
-"""So many plans are priced draw by draw; if more could be the cheapest, the plan is not proven."""
+"""Plans that are priced draw by draw; if more could be the cheapest, the plan is not proven."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """What the exact planner found.
+    """The exact planner's result.
 
     Attributes:
         plan: The cheapest plan on time; None if no plan is.
@@ -96,7 +96,7 @@ def _promising(
     cost: Floats,
     at: Index,
 ) -> Mask:
-    """Which labels of the first k stages can still become a plan within `bound`: deadline and cost."""
+    """Return which labels of the first k stages can still become a plan within `bound`: deadline and cost."""
     deadline_s, most = bound
     keep: Mask = seconds + quickest[k][at] <= deadline_s * (1 + TOLERANCE)
     for relaxed in bounds:

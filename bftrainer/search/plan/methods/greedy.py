@@ -96,7 +96,7 @@ def _fair(stage: Stage, most: int, profile: ExperimentProfile) -> Iterator[PlanS
 
 
 def _at_least(nodes: int, options: Sequence[PlanStep]) -> int:
-    """The first allocation on so many nodes; the largest if all have fewer."""
+    """Return the first allocation on at least `nodes`; the largest if all have fewer."""
     enough = (at for at, step in enumerate(options) if step.nodes >= nodes)
     return next(enough, len(options) - 1)
 

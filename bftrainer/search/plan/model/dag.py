@@ -18,7 +18,7 @@ from bftrainer.search.plan.model.profile import Floats
 
 
 class DagTask(StrEnum):
-    """What a node of the graph does."""
+    """Kinds of tasks of the graph's nodes."""
 
     SCALE = "scale"
     """The provider, or the scheduler, finds nodes."""
@@ -39,13 +39,13 @@ class Layer:
 
 
 def growth(new: int) -> tuple[Layer, ...]:
-    """The tasks by which the cluster gets so many nodes more."""
+    """Return the tasks by which the cluster gets `new` more nodes."""
     return (Layer(DagTask.SCALE, 1), Layer(DagTask.INIT, new)) if new else ()
 
 
 def listed(trains: Floats, parallel: int) -> Floats:
-    """When the last trial ends, for each draw, if so many run at a time: the next one goes to whichever place
-    is free first. `trains`: how long each takes, a row for each draw."""
+    """Return when the last trial ends, for each draw, if `parallel` run at a time: the next one goes to
+    whichever place is free first. `trains`: how long each takes, a row for each draw."""
     free = trains[:, :parallel].copy()  # when each place is free again
     rows = np.arange(trains.shape[0])
     for k in range(free.shape[1], trains.shape[1]):
@@ -55,7 +55,7 @@ def listed(trains: Floats, parallel: int) -> Floats:
 
 
 def duration(latencies: Sequence[Floats]) -> Floats:
-    """When the last task of layers ends, for each draw: the critical path (algorithm 1).
+    """Return when the last task of layers ends, for each draw: the critical path (algorithm 1).
 
     `latencies[i]` holds those of layer i: a row for each draw, a column for each task.
     """

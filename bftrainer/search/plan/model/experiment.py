@@ -24,7 +24,7 @@ class ExperimentError(BftrainerError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """So many trials train for so many iterations each, in addition to those of the stages before."""
+    """A number of trials that train for `iterations` each, in addition to those of the stages before."""
 
     trials: int
     iterations: float
@@ -76,7 +76,7 @@ def successive_halving(
     """SHA(n, r, R, eta) as RubberBand counts it: stage k gives each trial r eta^k iterations more.
 
     One in `eta` trials goes on after each stage. The last stage, which is that of a single trial if `most`
-    allows so many stages, brings the iterations of a trial to `most` in all.
+    allows enough stages, brings the iterations of a trial to `most` in all.
 
     Raises:
         ExperimentError: a number is out of its bounds.

@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Family(StrEnum):
-    """Which distribution a latency has."""
+    """Distributions of a latency."""
 
     NORMAL = "normal"
     """Cut off at 0: what would be below counts as 0."""
@@ -27,7 +27,7 @@ class Family(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long something takes: mean and standard deviation, in seconds or relative to something else."""
+    """A latency: mean and standard deviation, in seconds or relative to something else."""
 
     mean: float = 0.0
     std: float = 0.0
@@ -48,7 +48,7 @@ class Latency:
         return self._moments()[0]
 
     def averaged(self, count: float) -> Latency:
-        """The distribution of the mean of so many independent ones."""
+        """Return the distribution of the mean of `count` independent ones."""
         if count <= 1:
             return self
         mean, variance = self._moments()
@@ -65,7 +65,7 @@ class Latency:
 
 
 class SpreadOf(StrEnum):
-    """What is slower or faster than the mean: a whole task, or each iteration by itself."""
+    """The unit that is slower or faster than the mean: a whole task, or each iteration by itself."""
 
     TASK = "task"
     ITERATION = "iteration"
@@ -80,13 +80,13 @@ class Spread:
     of: SpreadOf = SpreadOf.TASK
 
     def factor(self, iterations: float) -> Latency:
-        """The distribution of the factor by which a task of so many iterations takes longer than its mean."""
+        """Return the distribution of the factor by which a task of `iterations` exceeds its mean time."""
         one = Latency(1.0, self.std, self.family)
         return one.averaged(iterations) if self.of is SpreadOf.ITERATION else one
 
 
 class Per(StrEnum):
-    """What is billed."""
+    """The unit of billing."""
 
     NODE = "node"
     """A node from the moment when it is provisioned until it is given back."""
@@ -96,7 +96,7 @@ class Per(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Billing:
-    """What nodes and data cost.
+    """Prices of nodes and data.
 
     Attributes:
         per: What is billed.
@@ -116,12 +116,12 @@ class Billing:
 
     @property
     def fetch(self) -> float:
-        """What fetching the data onto a new node costs."""
+        """Return the cost of fetching the data onto a new node."""
         return self.data_gb * self.data_price
 
     @property
     def per_s(self) -> float:
-        """What a node costs a second."""
+        """Return the cost of a node per second."""
         return self.price / 3600
 
 
@@ -136,7 +136,7 @@ class ExperimentProfile:
         least, most: Workers of a trial that runs.
         sizes: Which of these it may have.
         nodes: The most nodes that may be had at a time.
-        parallelism: So many trials run at a time at most; None: as many as there are.
+        parallelism: Trials that run at a time, at most; None: all.
         spread: Stragglers.
         start: From the moment when a trial's workers are placed until they train.
         scale: Until nodes that are asked for are there; nothing is paid for them yet.
@@ -161,19 +161,19 @@ class ExperimentProfile:
 
     @property
     def differ(self) -> bool:
-        """Whether the trials of a stage take differently long."""
+        """Return whether the trials of a stage take differently long."""
         return bool(self.spread.std or self.start.std)
 
     def iteration_s(self, workers: int) -> float:
-        """Mean seconds of an iteration of a trial with so many workers, at least 1."""
+        """Return the mean seconds of an iteration of a trial with `workers`, at least 1."""
         return self.iteration_samples / curve.rate(self.curve, workers)
 
     def at_once(self, trials: int) -> int:
-        """How many of so many trials may run at a time."""
+        """Return how many of `trials` may run at a time."""
         return trials if self.parallelism is None else min(trials, self.parallelism)
 
     def fastest(self, workers: int) -> int:
-        """Of at most so many workers, from `least` on, the fewest with which a trial is fastest."""
+        """Return the fewest workers, from `least` to `workers`, with which a trial is fastest."""
         bound = self.fitting(workers)
         rates = curve.table(self.curve, bound)
         allowed = [n for n in range(self.least, bound + 1) if self.sizes.floor(n) == n]
@@ -192,5 +192,5 @@ class ExperimentProfile:
         return found
 
     def fitting(self, workers: int) -> int:
-        """The most workers that a trial may have of so many; the least if they are too few."""
+        """Return the most of `workers` that a trial may have; the least if they are too few."""
         return self.sizes.fitting(workers, self.least, self.most) or self.least

@@ -29,7 +29,7 @@ MOMENT_S = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class PlanEstimate:
-    """What a plan takes and costs: a row for each stage, a column for each draw.
+    """Times and costs of a plan: a row for each stage, a column for each draw.
 
     Attributes:
         seconds: Of each stage, with what its nodes take to come.
@@ -85,7 +85,7 @@ class Simulator:
     _totals: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def anew(self, samples: int) -> Simulator:
-        """One with so many draws of its own, which are none of this one's."""
+        """Return a simulator with `samples` draws of its own, independent of this one's."""
         return Simulator(self.experiment, self.profile, samples, self.seed + 2**32, self.held)
 
     def stage(self, index: int, step: PlanStep) -> tuple[Floats, Floats]:
@@ -122,16 +122,16 @@ class Simulator:
         return self._draw(self.profile.spread.factor(stage.iterations), index, layer)
 
     def starts(self, index: int) -> Floats:
-        """What the start of each trial of a stage takes, in seconds: a row for each draw."""
+        """Return the seconds that each trial of a stage takes to start: a row for each draw."""
         layer = Layer(DagTask.TRAIN, self.experiment.stages[index].trials)
         return self._draw(self.profile.start, index, layer, part=1)
 
     def syncs(self, index: int) -> Floats:
-        """What it takes to compare the trials of a stage at its end, in seconds, for each draw."""
+        """Return the seconds to compare the trials of a stage at its end, for each draw."""
         return self._draw(self.profile.sync, index, Layer(DagTask.SYNC, 1))[:, 0]
 
     def scaling(self, index: int, new: int) -> tuple[Floats, Floats]:
-        """How long the provider takes for so many new nodes before a stage, and then their initialisation."""
+        """Return the provider's time for `new` nodes before a stage, and that of their initialisation."""
         layers = growth(new)
         if not layers:
             return np.zeros(self.samples), np.zeros(self.samples)
@@ -146,7 +146,7 @@ class Simulator:
         return self._inits[index]
 
     def estimate(self, steps: Sequence[PlanStep]) -> PlanEstimate:
-        """What a plan, a step for each stage, takes and costs."""
+        """Return times and costs of a plan, a step for each stage."""
         billing = self.profile.billing
         before = [self.held, *(step.nodes for step in steps[:-1])]
         new = [max(0, step.nodes - n) for step, n in zip(steps, before, strict=True)]

@@ -8,11 +8,11 @@ from bftrainer.search.plan.model.experiment import Stage
 from bftrainer.search.plan.model.profile import ExperimentProfile
 
 UNEVEN = 64
-"""In stages of so many trials, any number may run at a time; with more trials, planning would take long."""
+"""Trials of a stage up to which any number may run at a time; with more, planning would take long."""
 
 
 def nodes_needed(trials: int, workers: int, node_workers: int) -> int:
-    """How many nodes hold so many trials with so many workers each. Those of a trial stand together: on one
+    """Return how many nodes hold `trials` with `workers` each. Those of a trial stand together: on one
     node if they fit, else on as few nodes as possible, which are the trial's alone."""
     if workers > node_workers:
         return trials * -(-workers // node_workers)
@@ -37,19 +37,19 @@ class PlanStep:
 
     @property
     def waves(self) -> int:
-        """How many trials run one after the other in the same place, at most."""
+        """Return how many trials run one after the other in the same place, at most."""
         return -(-self.stage.trials // self.parallel)
 
 
 def of_workers(stage: Stage, workers: int, profile: ExperimentProfile) -> PlanStep:
-    """The stage on so many workers in all, at least a trial's least, shared out evenly among its trials."""
+    """Return the stage on `workers` in all, at least a trial's least, shared out evenly among its trials."""
     parallel = min(profile.at_once(stage.trials), workers // profile.least)
     each = profile.fitting(workers // parallel)
     return PlanStep(stage, parallel, each, nodes_needed(parallel, each, profile.node_workers))
 
 
 def of_nodes(stage: Stage, nodes: int, profile: ExperimentProfile) -> PlanStep | None:
-    """The stage on so many nodes, all held: each trial gets what makes it fastest; None if none fits."""
+    """Return the stage on `nodes`, all held: each trial gets what makes it fastest; None if none fits."""
     per, trials = profile.node_workers, profile.at_once(stage.trials)
     room = (nodes // trials) * per if nodes >= trials else per // -(-trials // nodes)
     if room >= profile.least:
@@ -63,9 +63,9 @@ def allocations(stage: Stage, profile: ExperimentProfile) -> tuple[PlanStep, ...
     """The ways to share workers out: all trials at a time, or fewer in several waves, each with any number of
     workers that makes a trial faster than fewer do.
 
-    Where all trials take as long, the fewest at a time that make so many waves are the best of them: those
-    alone are taken, and in stages of more than `UNEVEN` trials in any case. Stragglers give other numbers a
-    chance: a few trials then wait, each for one that ends early.
+    Where all trials take as long, the fewest at a time that make a number of waves are the best: those alone
+    are taken, and in stages of more than `UNEVEN` trials in any case. Stragglers give other numbers a chance:
+    a few trials then wait, each for one that ends early.
     """
     trials, most = stage.trials, profile.at_once(stage.trials)
     if profile.differ and trials <= UNEVEN:

@@ -18,7 +18,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What the exact planner computes with. Index k is a stage; stage 0 comes from one state, `held` nodes.
+    """Input of the exact planner. Index k is a stage; stage 0 comes from one state, `held` nodes.
 
     Attributes:
         steps: The allocations of each stage that can be part of a cheapest plan, fewest nodes first.
@@ -97,7 +97,7 @@ def _own(simulator: Simulator, k: int) -> list[PlanStep]:
 
 
 def _undominated(simulator: Simulator, k: int, options: Sequence[PlanStep]) -> list[PlanStep]:
-    """Of allocations with ascending nodes those that are faster, or as functions cheaper, than all before."""
+    """Return the allocations, nodes ascending, that are faster, or as functions cheaper, than all before."""
     if simulator.profile.billing.per is Per.FUNCTION:
         return _undominated_functions(simulator, k, options)
     found: list[PlanStep] = []
@@ -155,7 +155,7 @@ def price(table: Table, path: Sequence[int]) -> tuple[float, float]:
 
 
 def _given_back(table: Table, stays: list[list[float]], count: int) -> float:
-    """Take so many nodes away, and return what their minimum costs in addition."""
+    """Take `count` nodes away, and return what their minimum costs in addition."""
     cost = 0.0
     for stay in reversed(stays):
         leaving = min(max(0, count), stay[0])

@@ -32,12 +32,12 @@ Mask = npt.NDArray[np.bool_]
 LAST = 10**12
 """More than turns there are, and more than numbers of trials: that of a free place."""
 SOON = 1e-6
-"""What ends within so many seconds ends at once: times are rounded to less."""
+"""Seconds: ends at most this far apart count as simultaneous; times are rounded to less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """How many nodes there are from each moment on, and how many leave at it. The last moment is the end of
+    """The number of nodes from each moment on, and of those that leave at it. The last moment is the end of
     what is known."""
 
     times: Floats
@@ -68,14 +68,14 @@ class BracketRun:
 
 
 def side_by_side(stages: Iterable[int]) -> tuple[BracketRun, ...]:
-    """Brackets with so many stages each, which stand in the simulator's experiment one after the other."""
+    """Brackets with these numbers of stages, one after the other in the simulator's experiment."""
     ends = list(accumulate(stages, initial=0))
     return tuple(BracketRun(tuple(range(begin, end))) for begin, end in pairwise(ends))
 
 
 @dataclass(slots=True)
 class _State:
-    """Where the search is in each row.
+    """State of the search in each row.
 
     Attributes:
         now: The time.
@@ -199,7 +199,7 @@ class Execution:
         return len(self.brackets[0].stages) if len(self.brackets) == 1 else 1
 
     def run(self, begins: Floats, more: Ints) -> Floats:
-        """When each phase ends, from these moments on: a row for each phase; infinite: it is not known.
+        """Return each phase's end, from these moments on: a row for each phase; infinite: not known.
 
         `more`: nodes that are there beside the others, a row for each phase, a column for each moment.
         """
@@ -275,7 +275,7 @@ class Execution:
         state.workers[rows] = wanted
 
     def _give_trainers(self, state: _State, moments: Ints, rows: Ints, trainers: Ints) -> None:
-        """Give trials of some rows trainers, until so many have one: first those at the highest rung, then
+        """Give trials of some rows trainers, until `trainers` have one: first those at the highest rung, then
         those with the lowest numbers."""
         new = trainers - state.trainers[rows]
         rung, given = state.rung[rows], state.given[rows]
@@ -305,8 +305,8 @@ class Execution:
     def _beginning(
         self, rung: Ints, b: Ints, index: Ints, moments: Ints
     ) -> tuple[Floats, Floats, Floats, Floats]:
-        """What trials have to do that begin, before all times if they had begun, how slow they are, and for
-        how long they stand still."""
+        """Return the work of trials that begin, before all times if they had begun, how slow they are, and
+        for how long they stand still."""
         left, ready, slow, still = (np.zeros(b.size) for _ in range(4))
         stages = self._stages[b, rung]
         for k in np.unique(stages):

@@ -25,7 +25,7 @@ NORMAL_975 = 1.959964
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """How a search would have gone from many moments of a log on.
+    """Forecast of a search from many moments of a log on.
 
     Attributes:
         begins: The moments (Unix seconds).
@@ -118,7 +118,7 @@ class Pool:
         return self._execution.phases
 
     def forecast(self, bought: Sequence[int] | None = None) -> Forecast:
-        """How the search would go, with so many ordinary nodes in each phase; without any by default."""
+        """Forecast the search with `bought` ordinary nodes in each phase; without any by default."""
         own = tuple(bought) if bought is not None else (0,) * self.phases
         if own not in self._known:
             more = np.tile(np.array(own, dtype=int)[:, None], self._begins.size)
