@@ -26,7 +26,7 @@ from lsf.emulator.manners import Manners
 from lsf.emulator.server import Server
 
 MOST = sites.SUMMIT_HOSTS
-PLACE = Path("/tmp/bftrainer-lsf")  # noqa: S108  made anew, and refused where it exists
+PLACE = Path("/tmp/bftrainer-lsf")  # noqa: S108  is created, and refused where it exists
 USAGE = """\
 {hosts} hosts are idle after {seconds:.1f} s. In a shell:
   export PATH={bin}:$PATH

@@ -1,4 +1,4 @@
-"""Where the emulated LSF's time comes from."""
+"""Sources of the emulated LSF's time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Clock(Protocol):
         ...
 
     def wait_s(self, until: float) -> float | None:
-        """How long to wait in real seconds until a time comes; None: it does not come by itself."""
+        """Return how long to wait in real seconds until a time comes; None: it does not come by itself."""
         ...
 
 
@@ -30,7 +30,7 @@ class RealClock:
         return time.monotonic() + self._ahead
 
     def wait_s(self, until: float) -> float | None:
-        """How long to wait until a time comes."""
+        """Return how long to wait until a time comes."""
         return max(0.0, until - self.now())
 
 
@@ -42,7 +42,7 @@ class VirtualClock:
         self._now = now
 
     def now(self) -> float:
-        """Where it stands."""
+        """Return the time."""
         return self._now
 
     def wait_s(self, until: float) -> float | None:

@@ -1,4 +1,4 @@
-"""What tests and administrators do to an emulated LSF that no command of LSF's does."""
+"""Operations of tests and administrators on an emulated LSF that no command of LSF has."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _submit(server: Server, given: Mapping[str, Any]) -> list[int]:
 
 
 def _feed(server: Server, given: Mapping[str, Any]) -> int:
-    """Submit jobs so many seconds from now on, and return how many."""
+    """Submit jobs `after_s` seconds from now, and return how many."""
     jobs, now = REQUESTS.validate_python(given["jobs"]), server.clock.now()
     server.lsf.cluster.feed(list(zip((now + after for after in given["after_s"]), jobs, strict=True)))
     return len(jobs)

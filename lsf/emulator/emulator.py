@@ -228,11 +228,11 @@ class Emulator:
 
     @property
     def has_launch(self) -> bool:
-        """Whether scripts start on launch hosts."""
+        """Return whether scripts start on launch hosts."""
         return any(host.launch for host in self.site.hosts)
 
     def feed(self, coming: Sequence[tuple[float, Request]]) -> None:
-        """Submit simulated jobs so many seconds from now on, in place of those that are still to come."""
+        """Submit simulated jobs at these seconds from now, in place of those that are still to come."""
         jobs = REQUESTS.dump_python([job for _, job in coming], mode="json")
         self.control("feed", jobs=jobs, after_s=[after for after, _ in coming])
 

@@ -30,7 +30,7 @@ MEDIAN, SPREAD = 0.2, 1.0
 SHORTEST_S = 60.0
 USERS = 50
 MISSES = 20
-"""So many jobs in all may be too large for what is left of a load; then it is complete."""
+"""Jobs in all that may be too large for what is left of a load; then it is complete."""
 FULL_S = 6 * HOUR_S
 """A generated load begins so long before its zero, so that the machine is in use by then."""
 

@@ -1,4 +1,4 @@
-"""How badly the emulated LSF behaves: what real ones do at times, each to be switched on by itself."""
+"""Faults of the emulated LSF: what real ones do at times, each to be switched on by itself."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ class Manners:
         long_times: Times have seconds and a year; without, they have neither, as on Summit.
         short_hosts: exec_host says `42*h1` instead of naming h1 42 times (LSB_SHORT_HOSTLIST).
         padded_hosts: Host names are padded with spaces in spite of a delimiter.
-        down: The next so many commands hear `LSF is down. Please wait ...` and try again.
+        down: Next commands that hear `LSF is down. Please wait ...` and retry.
         hang: Commands hear it once and get no answer; nothing is done.
-        unanswered: The same for the next so many, but what they ask for is done.
-        unreachable: The next so many bsub say `Cannot connect to LSF. Please wait ...` before they succeed.
+        unanswered: Next commands that get no answer, but what they ask for is done.
+        unreachable: Next bsub calls that say `Cannot connect to LSF. Please wait ...` before they succeed.
         on_stderr: bsub says on its standard error what it has submitted, as with BSUB_STDERR.
-        missing: The next so many bjobs leave out every job that has started.
-        stale_s: bslots says what was true up to so long ago, as if no time had passed.
-        lost_races: The hosts that the next so many bsub ask for are taken by a main job just before.
-        race_s: So long these main jobs run.
+        missing: Next bjobs calls that leave out every job that has started.
+        stale_s: Age up to which bslots repeats an answer, as if no time had passed (s).
+        lost_races: Next bsub calls whose hosts a main job takes just before.
+        race_s: Time that these main jobs run (s).
         elsewhere: LSF chooses other hosts than bsub asks for.
         disjoint: Each window of bslots has slots of its own; else a window has those of longer ones, too.
         no_windows: bslots finds none.

@@ -21,7 +21,7 @@ MOST_HOSTS_TEXT = 4096
 """A longer LSB_HOSTS is left out."""
 NOT_STARTED = 127
 BEGIN = 'cd -- "$1" 2>/dev/null || cd /; exec {out} {err}; shift 3; exec "$@"'
-"""What a job's process does first, as its user: the user names folder and files, and root may open all."""
+"""First commands of a job's process, as its user: the user names folder and files, and root may open all."""
 
 
 class Processes:

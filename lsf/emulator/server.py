@@ -66,7 +66,7 @@ class Server:
 
     @property
     def lsf(self) -> Lsf:
-        """What is served."""
+        """The LSF that is served."""
         return self._lsf
 
     @property

@@ -66,7 +66,7 @@ def placed(given: dict[str, str], hosts: list[str]) -> list[str]:
 
 
 def devices(given: dict[str, str], hosts: list[str]) -> list[dict[str, str]]:
-    """What each task of jsrun finds in CUDA_VISIBLE_DEVICES: the GPUs of its resource set. Sets of one host
+    """Return CUDA_VISIBLE_DEVICES of each task of jsrun: the GPUs of its resource set. Sets of one host
     have different ones."""
     each = int(given.get("-g") or given.get("--gpu_per_rs") or 0)
     tasks = int(given.get("-a") or given.get("--tasks_per_rs") or 1)

@@ -24,7 +24,7 @@ SHORT = {"LSB_SHORT_HOSTLIST": "1"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What a load has come to.
+    """The results of a load.
 
     Attributes:
         jobs: All that have ended, in the order of their ends.
@@ -41,7 +41,7 @@ class Played:
     took_s: float
 
     def waits(self) -> list[float]:
-        """How long each job waited that has ended, in s."""
+        """Return how long each job waited that has ended, in s."""
         return sorted(job.start - job.submitted for job in self.jobs if job.start is not None)
 
 
@@ -58,8 +58,8 @@ def play(
 ) -> Played:
     """Play jobs until a time.
 
-    `each` sees the cluster after every moment at which something has happened, `poll` sees it every so many
-    seconds from zero on.
+    `each` sees the cluster after every moment at which something has happened, `poll` at a fixed interval (s)
+    from zero on.
     """
     began = time.monotonic()
     cluster = Cluster(site, min(0.0, coming[0][0] if coming else 0.0))
@@ -111,7 +111,7 @@ def _busy(cluster: Cluster) -> int:
 
 
 def lines(played: Played, site: Site, until: float) -> list[str]:
-    """What was played, in words."""
+    """Return the results in words."""
     waits, hosts = played.waits(), sum(not host.launch for host in site.hosts)
     said = [
         f"{until / 3600:.1f} hours of {hosts:,} hosts in {played.took_s:.1f} s",

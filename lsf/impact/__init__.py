@@ -1,1 +1,1 @@
-"""Whether main jobs on an emulated LSF notice bftrainer."""
+"""Tests whether main jobs on an emulated LSF notice bftrainer."""

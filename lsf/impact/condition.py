@@ -17,17 +17,17 @@ from lsf.impact.mix import KINDS, MIXES, SLOTS
 from lsf.impact.played import play
 
 CYCLE_S = 1.0
-"""How often the emulated LSF dispatches jobs; as often as Slurm does on its testbed."""
+"""Seconds between two dispatches of the emulated LSF, as of Slurm on its testbed."""
 SUMMIT_CYCLE_S = 5.0
 REPORT_S = 0.5
-"""So long a simulated job that was told to end still counts as running."""
+"""Seconds that a simulated job that was told to end still counts as running."""
 COMPRESSED = {name: SETTINGS[name] for name in ("poll_s", "spare_s", "debounce_s")}
 """The daemon's settings in virtual time: as in real time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition(condition.Condition):
-    """What the runs of a comparison have in common; `mix` is a name of `mix.MIXES`.
+    """The condition that all runs of a comparison share; `mix` is a name of `mix.MIXES`.
 
     Attributes:
         slow: Jobs are dispatched every 5 s only, as on Summit.
@@ -46,7 +46,7 @@ class Condition(condition.Condition):
         return "-".join(parts)
 
     def title(self) -> str:
-        """What is compared, in words."""
+        """Return a title of the comparison."""
         words = [
             f"Mix `{self.mix}`, an emulated LSF of {self.nodes} hosts of {SLOTS} slots",
             self.load_words(),
@@ -90,9 +90,9 @@ class Condition(condition.Condition):
             yield LsfMachine(emulator)
 
     def cycle_s(self) -> float:
-        """How often jobs are dispatched, in s."""
+        """Return how often jobs are dispatched, in s."""
         return SUMMIT_CYCLE_S if self.slow else CYCLE_S
 
     def events(self, logs: Mapping[str, str]) -> Sequence[Event]:
-        """What jobs of LSF and the daemon's log say, in order of time."""
+        """Return the events of LSF's jobs and the daemon's log, in order of time."""
         return events_of(logs)

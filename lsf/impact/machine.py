@@ -78,7 +78,7 @@ class LsfMachine:
 
     @property
     def nodes(self) -> int:
-        """How many hosts compute."""
+        """Return how many hosts compute."""
         return sum(not host.launch for host in self._emulator.site.hosts)
 
     def load(self, jobs: Sequence[MainJob]) -> Load:
@@ -86,11 +86,11 @@ class LsfMachine:
         return Load(self._emulator, jobs)
 
     def settings(self) -> dict[str, object]:
-        """What the daemon needs to know of it."""
+        """Return the daemon's settings for it."""
         return {"scheduler": "lsf", "lsf_queue": PILOTS, "lsf_bin": str(self._emulator.bin)}
 
     def environ(self) -> Mapping[str, str]:
-        """What the daemon's environment needs beside the usual: nothing."""
+        """Return no variables: the daemon's environment needs none beside the usual."""
         return {}
 
     def logs(self) -> dict[str, str]:

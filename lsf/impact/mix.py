@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from benchmarks.testbeds.mix import Kind, Mix, Shape
 
 SLOTS = 42
-"""Of every host."""
+"""Slots of every host."""
 
 
 def _nodes(rng: random.Random, nodes: int, size: int) -> Shape:

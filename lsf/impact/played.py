@@ -38,18 +38,18 @@ from lsf.impact.virtual import VirtualLsf, VirtualQuestions
 from lsf.impact.virtual_time import VirtualLoop, run
 
 LEAVE_S = 0.2
-"""How long workers take to leave a host."""
+"""Seconds that workers take to leave a host."""
 FIRST_S = 60.0
-"""So long trainers have the machine to themselves."""
+"""Seconds that trainers have the machine to themselves."""
 LAST_S = 600.0
-"""So long after the last one was submitted all main jobs have ended, or the run shows which have not."""
+"""Seconds after the last submission when all main jobs have ended, or the run shows which have not."""
 CURVE: Points = ((1, 100.0), (4096, 409_600.0))
 NOWHERE = {"XDG_CONFIG_HOME": "/nowhere", "BFTRAINER_SITE_CONFIG": "/nowhere"}
 SETTINGS = {"scheduler": "lsf", "lsf_queue": PILOTS, "submissions_per_minute": 1000, "spare_s": 2}
 
 
 class Side:
-    """What the daemon has towards LSF, with an engine and one trainer; agents and workers are made up."""
+    """The daemon's side towards LSF, with an engine and one trainer; agents and workers are made up."""
 
     def __init__(self, lsf: VirtualLsf, folder: Path, **settings: object) -> None:
         own = load({"state_dir": folder, **SETTINGS, **settings}, environ=NOWHERE)
@@ -92,7 +92,7 @@ class Side:
         self._emit(TrainerSubmitted(time=lsf.now(), trainer=1, spec=spec))
 
     def _runs(self, node: str) -> bool:
-        """Whether a pilot runs on a node: its agent is there at once."""
+        """Return whether a pilot runs on a node: its agent is there at once."""
         return any(
             job.request.queue == PILOTS and job.state is JobState.RUN and node in self._lsf.hosts_of(job)
             for job in self._lsf.lsf.cluster.state.active.values()
@@ -129,7 +129,7 @@ class Side:
         """Agents do what they are told when their pilots end."""
 
     def busy(self, node: str) -> bool:
-        """Whether a worker trains on a node, or leaves it."""
+        """Return whether a worker trains on a node, or leaves it."""
         trains = any(node in trainer.nodes for trainer in self._trainers())
         return trains or self._lsf.now() < self._left.get(node, 0.0) + LEAVE_S
 

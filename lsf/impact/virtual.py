@@ -21,7 +21,7 @@ from lsf.impact.virtual_time import VirtualLoop
 
 BEGIN = 1_800_000_000.0
 ANSWER_S = 0.1
-"""How long each command takes."""
+"""Seconds that each command takes."""
 FOREVER_S = 1e8
 
 

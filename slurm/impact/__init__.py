@@ -1,1 +1,1 @@
-"""Whether main jobs on Slurm notice bftrainer: the conditions that are compared, and what slurmctld logs."""
+"""Tests whether main jobs on Slurm notice bftrainer: the conditions compared, and slurmctld's logs."""

@@ -18,12 +18,12 @@ from slurm.testbed.mix import IN_PARTS, KINDS, MIXES, gpus_of, gres
 from slurm.testbed.plan import CORES
 
 INTERVAL_S, STOCK_INTERVAL_S = 1.0, 30.0
-"""How often Slurm's backfill runs, on a testbed and by default."""
+"""Seconds between two runs of Slurm's backfill, on a testbed and by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition(condition.Condition):
-    """What the runs of a comparison have in common; `mix` is a name of `mix.MIXES`.
+    """The condition that all runs of a comparison share; `mix` is a name of `mix.MIXES`.
 
     Attributes:
         shared: Whether main jobs share nodes.
@@ -50,7 +50,7 @@ class Condition(condition.Condition):
         return "-".join(parts)
 
     def title(self) -> str:
-        """What is compared, in words."""
+        """Return a title of the comparison."""
         own = "main jobs share nodes" if self.shared else "main jobs have whole nodes"
         words = [f"Mix `{self.mix}`, {own}, {self.nodes} nodes of 4 cores", self.load_words()]
         words += ["Slurm's stock intervals"] if self.stock else []
@@ -79,7 +79,7 @@ class Condition(condition.Condition):
         )
 
     def gpus(self, seed: int) -> Mapping[int, float]:
-        """How many nodes' worth of GPUs each task of a job has, where nodes have as many as cores."""
+        """Return how many nodes' worth of GPUs each task of a job has, where nodes have as many as cores."""
         if self.mix not in IN_PARTS:
             return {}
         return {job.number: gpus_of(job.components) / CORES for job in self.main_jobs(seed)}
@@ -111,9 +111,9 @@ class Condition(condition.Condition):
         return super(Condition, self).specs()
 
     def cycle_s(self) -> float:
-        """How often Slurm's backfill goes through its queue, in s."""
+        """Return how often Slurm's backfill goes through its queue, in s."""
         return STOCK_INTERVAL_S if self.stock else INTERVAL_S
 
     def events(self, logs: Mapping[str, str]) -> Sequence[Event]:
-        """What slurmctld and the daemon have logged, in order of time."""
+        """Return the events logged by slurmctld and the daemon, in order of time."""
         return events_of(logs)

@@ -1,4 +1,4 @@
-"""What slurmctld logged of main jobs and pilots: lines in, events out. Pure."""
+"""Parses slurmctld's log of main jobs and pilots: lines in, events out. Pure."""
 
 from __future__ import annotations
 

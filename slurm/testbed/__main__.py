@@ -14,7 +14,7 @@ from benchmarks.testbeds.options import demo_options
 from bftrainer.errors import BftrainerError
 from slurm.testbed.bed import Testbed
 
-PLACE = Path("/tmp/bftrainer-testbed")  # noqa: S108  made anew, and refused where it exists
+PLACE = Path("/tmp/bftrainer-testbed")  # noqa: S108  is created, and refused where it exists
 
 USAGE = """\
 {nodes} nodes are idle after {seconds:.1f} s. In a shell:

@@ -16,7 +16,7 @@ INSTALL_S = 120
 
 
 def socket(directory: Path) -> Path:
-    """Of the database."""
+    """Return the database's socket."""
     return directory / "db.sock"
 
 
@@ -35,7 +35,7 @@ def install(directory: Path) -> None:
 
 
 def database_options(directory: Path) -> tuple[str, ...]:
-    """Of mariadbd: root alone gets in, by the socket's peer; nothing has to survive a power failure."""
+    """Return mariadbd's options: root alone gets in, by socket peer; data need not survive power loss."""
     return (
         *("--no-defaults", "--user=root", "--skip-networking", f"--datadir={directory}/db"),
         *(f"--socket={socket(directory)}", f"--pid-file={directory}/run/mariadbd.own-pid"),
@@ -45,7 +45,7 @@ def database_options(directory: Path) -> tuple[str, ...]:
 
 
 def environment(directory: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """Of slurmdbd, whose configuration cannot name a database's socket."""
+    """Return slurmdbd's environment: its configuration cannot name a database's socket."""
     return {**env, "MYSQL_UNIX_PORT": str(socket(directory))}
 
 
@@ -64,12 +64,12 @@ def associations(cluster: str, users: Sequence[str]) -> tuple[tuple[str, ...], .
 
 
 def qos(nodes: int, users: Sequence[str]) -> tuple[str, ...]:
-    """What a site runs for bftrainer."""
+    """Return the commands that a site runs for bftrainer."""
     return (str(FRAGMENTS / "bftrainer-qos.sh"), str(nodes), *users)
 
 
 def heterogeneous(*, mixed: bool) -> tuple[str, ...]:
-    """What a site runs so that heterogeneous jobs do not preempt pilots."""
+    """Return the commands that a site runs so that heterogeneous jobs do not preempt pilots."""
     return (str(FRAGMENTS / "bftrainer-heterogeneous.sh"), "normal", *((QOS,) if mixed else ()))
 
 

@@ -23,7 +23,7 @@ from slurm.testbed.ports import free_ports
 
 START_S = 120.0
 PER_NODE_S = 0.25
-"""So long a start may take on a busy machine: START_S, and this for each node."""
+"""Seconds that a start may take on a busy machine: START_S, and this for each node."""
 STOP_S = 30.0
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "sinfo", "scontrol")
 SBIN = "/usr/sbin:/usr/local/sbin"
@@ -31,7 +31,7 @@ CONTROLLER, MUNGED = "slurmctld", "munged"
 
 
 def why_not(*, slurmdbd: bool = False) -> str | None:
-    """What this machine or its user lacks for a testbed; None: nothing."""
+    """Return what this machine or its user lacks for a testbed; None: nothing."""
     if os.geteuid() != 0:
         return "a Slurm testbed needs root: its slurmd starts jobs of several users"
     missing = [name for name in PROGRAMS if _program(name) is None]
@@ -299,7 +299,7 @@ class Testbed:
             raise TestbedError(f"{' '.join(command)}: exit {error.returncode}: {said}") from error
 
     def answers(self, within_s: float = 1.0) -> bool:
-        """Whether slurmctld does, in time."""
+        """Return whether slurmctld does, in time."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return "is UP" in self.run(["scontrol", "ping"], check=False, timeout=within_s).stdout
         return False

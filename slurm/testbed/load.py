@@ -23,7 +23,7 @@ SUBMIT_S = 20.0
 RESERVATION = ("duration=2", "users=root", "flags=ignore_jobs,overlap,purge_comp=00:00:01")
 """It goes when its job has ended, or after two minutes. Main jobs may run on its node when it begins."""
 ENDED = re.compile(r"^JobId=(\d+) .* JobState=(\S+) Partition=\S+ ", re.MULTILINE)
-"""Of a line that `jobcomp/filetxt` writes when a job ends; its name before the state may hold anything."""
+"""A line that `jobcomp/filetxt` writes when a job ends; its name before the state may hold anything."""
 
 
 def ended(jobcomp: str) -> dict[int, str]:

@@ -49,7 +49,7 @@ class SlurmMachine:
 
     @property
     def nodes(self) -> int:
-        """How many it has."""
+        """Return how many it has."""
         return len(self._bed.plan.nodes)
 
     def load(self, jobs: Sequence[MainJob]) -> Load:
@@ -57,7 +57,7 @@ class SlurmMachine:
         return Load(self._bed, jobs)
 
     def settings(self) -> dict[str, object]:
-        """What the daemon needs to know of it."""
+        """Return the daemon's settings for it."""
         plan = self._bed.plan
         found: dict[str, object] = {
             "scheduler": "slurm",
@@ -71,7 +71,7 @@ class SlurmMachine:
         )
 
     def environ(self) -> Mapping[str, str]:
-        """What the daemon's environment needs beside the usual."""
+        """Return the variables that the daemon's environment needs beside the usual."""
         found = {"SLURM_CONF": str(self._bed.plan.conf)}
         if self._slow_polls_s:
             found["PATH"] = f"{self._slow_commands()}:{os.environ.get('PATH', os.defpath)}"
@@ -90,7 +90,7 @@ class SlurmMachine:
         return place
 
     def logs(self) -> dict[str, str]:
-        """What slurmctld has logged so far."""
+        """Return slurmctld's log so far."""
         return {"slurmctld": (self.directory / "log" / "slurmctld.log").read_text("utf-8", "replace")}
 
     def pilots(self) -> str:

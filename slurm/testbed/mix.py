@@ -10,7 +10,7 @@ from benchmarks.testbeds.mix import Components, Kind, Mix, Shape
 from slurm.testbed.plan import CORES, GPUS, LICENCE, LICENCES, MEMORY_MB, QOS, URGENT
 
 TYPES = ("a100", "v100")
-"""Of GPUs, where nodes differ in them."""
+"""Types of GPUs, where nodes differ in them."""
 IN_PARTS = frozenset({"gpus"})
 """Mixes on nodes with as many GPUs as cores, of one of `TYPES`, of which pilots may have some."""
 
@@ -156,7 +156,7 @@ MIXES: Mapping[str, Mix] = {
 
 
 def gpus_of(components: Components) -> int:
-    """How many GPUs a task of a job has in all, by the options that this mix writes."""
+    """Return how many GPUs a task of a job has in all, by the options that this mix writes."""
     found = 0
     for words in components:
         values = dict(word.removeprefix("--").split("=", 1) for word in words if "=" in word)

@@ -1,4 +1,4 @@
-"""What a testbed consists of, and the configuration that follows from it."""
+"""The parts of a testbed, and the configuration that follows from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_NODES = 1024
 LOOPBACK = "127.0.0.1"
 FRAGMENTS = Path(__file__).parent.parent
 CORES, MEMORY_MB, GPUS = 4, 1000, 2
-"""Of every node; GPUs only where they are asked for."""
+"""Resources of every node; GPUs only where they are asked for."""
 URGENT, QOS = "urgent", "high"
 """A partition and a QOS whose jobs come before those of `batch`."""
 HETEROGENEOUS = "bftrainer-heterogeneous.lua"
@@ -35,7 +35,7 @@ class NodePlan:
     gres: str = ""
 
     def gres_count(self) -> int:
-        """How many of its GRES it has."""
+        """Return how many of its GRES it has."""
         last = self.gres.rpartition(":")[2]
         return int(last) if last.isdecimal() else min(1, len(self.gres))
 
@@ -85,12 +85,12 @@ class Plan:
 
     @property
     def conf(self) -> Path:
-        """What SLURM_CONF names."""
+        """The file that SLURM_CONF names."""
         return self.directory / "slurm.conf"
 
     @property
     def munge_socket(self) -> Path:
-        """Of the testbed's own munged."""
+        """The socket of the testbed's own munged."""
         return self.directory / "munge" / "socket"
 
     @property

@@ -41,7 +41,7 @@ def free_ports(count: int) -> Iterator[tuple[int, ...]]:
 
 
 def _highest(outgoing: int) -> int:
-    """Where the kernel gives nearly all ports to outgoing connections, ours have to be among them."""
+    """Return our highest port: an outgoing one where nearly all ports are for outgoing connections."""
     return outgoing if outgoing > LOWEST + ROOM else HIGHEST
 
 

@@ -42,11 +42,11 @@ class Ledger:
         (self._run / f"{name}.pid").write_text(f"{pid} {started(pid)}\n")
 
     def names(self) -> tuple[str, ...]:
-        """Of all that were started and not stopped, alive or not."""
+        """Return the names of all that were started and not stopped, alive or not."""
         return tuple(sorted(path.stem for path in self._run.glob("*.pid")))
 
     def pid(self, name: str) -> int | None:
-        """Of a process that is alive."""
+        """Return a process's pid; None if it is dead."""
         try:
             pid, start = (self._run / f"{name}.pid").read_text().split()
         except (OSError, ValueError):
@@ -56,7 +56,7 @@ class Ledger:
         return int(pid) if started(int(pid)) == start else None
 
     def alive(self, name: str) -> bool:
-        """Whether a process runs (or is paused)."""
+        """Return whether a process runs (or is paused)."""
         return self.pid(name) is not None
 
     def signal(self, name: str, number: signal.Signals) -> None:
@@ -87,7 +87,7 @@ class Ledger:
 
 
 def started(pid: int) -> str:
-    """When a process started, in clock ticks after boot: with its pid, its identity. "" if it is gone."""
+    """Return a process's start, in clock ticks after boot: with its pid, its identity. "" if it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

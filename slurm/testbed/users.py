@@ -15,8 +15,8 @@ from benchmarks.testbeds.errors import TestbedError
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 TRIES = 300
 FOR_NOW = (1, 8, 10)
-"""How useradd and userdel say that somebody else changes /etc/passwd or (10) /etc/group now, or (8) that a
-process of the user is still there."""
+"""Exit codes of useradd and userdel when somebody else changes /etc/passwd or (10) /etc/group now, or (8)
+that a process of the user is still there."""
 
 
 def make(names: Iterable[str]) -> tuple[str, ...]:

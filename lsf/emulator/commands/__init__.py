@@ -1,1 +1,1 @@
-"""What each command reads from its command line, does to the cluster and prints."""
+"""The commands: each parses its command line, acts on the cluster and prints."""

@@ -59,7 +59,7 @@ def bsub_command(call: Call) -> Answer:
 
 
 def wants_script(words: Sequence[str]) -> bool:
-    """Whether bsub reads a script on its standard input: no command stands on its command line."""
+    """Return whether bsub reads a script on its standard input: no command stands on its command line."""
     try:
         return not _split(list(words))[1]
     except (SubmitError, UsageError):

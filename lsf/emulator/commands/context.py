@@ -1,4 +1,4 @@
-"""What a command has: the cluster, its caller, and how badly LSF behaves now."""
+"""A command's context: the cluster, its caller, and LSF's present faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = "root"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command prints and its exit code.
+    """A command's output and exit code.
 
     Attributes:
         retry_s: It has failed, and the client tries again after so long; None: it does not.
@@ -52,7 +52,7 @@ class Lsf:
     hosts: dict[tuple[str, ...], tuple[int, Answer]] = field(default_factory=dict)
 
     def spend(self, name: str) -> bool:
-        """Whether a counted bad manner strikes now; it does once less then."""
+        """Return whether a counted bad manner strikes now; it does once less then."""
         left: int = getattr(self.manners, name)
         if left <= 0:
             return False
@@ -81,10 +81,10 @@ class Call:
 
     @property
     def admin(self) -> bool:
-        """Whether the caller may do everything."""
+        """Return whether the caller may do everything."""
         return self.uid == 0
 
     def may(self, job: Job) -> bool:
-        """Whether the caller may change a job."""
+        """Return whether the caller may change a job."""
         queue = self.lsf.cluster.state.queues[job.request.queue]
         return self.admin or self.user in queue.administrators or job.request.user == self.user

@@ -1,4 +1,4 @@
-"""What a job asks for, read from bsub's options. Pure."""
+"""Parses a job's demands from bsub's options. Pure."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def limit_s(text: str) -> float:
     """`[hours:]minutes` in seconds.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not such a time.
     """
     found = LIMIT.fullmatch(text)
     if found is None:
@@ -59,5 +59,5 @@ def limit_s(text: str) -> float:
 
 
 def selects_compute(requirement: str) -> bool:
-    """Whether a requirement leaves launch hosts out, as select[CN] does."""
+    """Return whether a requirement leaves launch hosts out, as select[CN] does."""
     return bool(re.search(r"select\s*\[[^]]*\bCN\b", requirement))

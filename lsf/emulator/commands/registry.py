@@ -1,4 +1,4 @@
-"""Which command is which, and the bad manners that all of them share."""
+"""Maps names to commands, with the faults that all of them share."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def lsid_command(call: Call) -> Answer:
 
 
 def lshosts_command(call: Call) -> Answer:
-    """What hosts are."""
+    """Print the types and sizes of hosts."""
     if "-gpu" in call.words:
         return gpus.lshosts(call)
     _, names = split(call.words, {"R"}, {"w", "l"}, command="lshosts")

@@ -1,4 +1,4 @@
-"""Which jobs LSF refuses, and what a cluster has to be."""
+"""Refuses jobs as LSF does, and checks a cluster's site."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lsf.emulator.core.model import WAITING, Queue, Request, Site, SubmitError
 from lsf.emulator.core.placing import Hosts, place
 
 MOST_ASKED_HOSTS = 512
-"""LSB_MAX_ASKED_HOSTS_NUMBER: so many hosts -m takes."""
+"""LSB_MAX_ASKED_HOSTS_NUMBER: hosts that -m takes, at most."""
 
 
 def check(site: Site) -> None:
-    """Whether a site can be.
+    """Check that a site is possible.
 
     Raises:
         ValueError: names occur twice or are not known, or a queue preempts one that comes before it.

@@ -49,7 +49,7 @@ class Cluster:
         self._expect()
 
     def next_time(self) -> float | None:
-        """When something happens next by itself; None: never."""
+        """Return when something happens next by itself; None: never."""
         return self.state.timers.next_time()
 
     def advance(self, now: float) -> None:
@@ -99,7 +99,7 @@ class Cluster:
         elif what is What.STEP:
             ending.step(state, job)
         elif job.state is not State.RUN:
-            return  # its timers are set anew when it goes on
+            return  # its timers are set again when it goes on
         elif what is What.OVER and job.request.duration_s is not None:
             if ran >= job.request.duration_s:
                 ending.gone(state, job, 0)
@@ -147,14 +147,14 @@ class Cluster:
         return job
 
     def kill(self, job: Job, now: float, *, admin: bool = False) -> None:
-        """What bkill does without a signal: the job is not started again."""
+        """Kill a job as bkill does without a signal: it is not started again."""
         self.advance(now)
         job.requeue = False
         ending.terminate(self.state, job, jobs.ADMIN if admin else jobs.OWNER)
         self._settle()
 
     def signal(self, job: Job, number: int, now: float) -> None:
-        """What bkill -s does to a job that has started; one that waits ends at a signal that would end it."""
+        """Signal a started job as bkill -s does; a waiting one ends at a signal that would end it."""
         self.advance(now)
         if job.state in WAITING:
             if number in ending.DEADLY:
@@ -167,7 +167,7 @@ class Cluster:
         self._settle()
 
     def stop(self, job: Job, now: float) -> None:
-        """What bstop does."""
+        """Suspend a job as bstop does."""
         self.advance(now)
         if job.state is State.PEND:
             job.change(State.PSUSP, self.state.now)
@@ -177,7 +177,7 @@ class Cluster:
         self._settle()
 
     def resume(self, job: Job, now: float) -> None:
-        """What bresume does: a started job is SSUSP before it runs again."""
+        """Resume a job as bresume does: a started one is SSUSP before it runs again."""
         self.advance(now)
         if job.state is State.PSUSP:
             job.change(State.PEND, self.state.now)
@@ -187,7 +187,7 @@ class Cluster:
         self._settle()
 
     def requeue(self, job: Job, now: float) -> None:
-        """What brequeue does to a job that has started."""
+        """Requeue a started job as brequeue does."""
         self.advance(now)
         if job.started and not job.told:
             job.requeue = True
@@ -214,7 +214,7 @@ class Cluster:
         state.touch()
         self._settle()
 
-    # What is told of real jobs
+    # Reports on real jobs
 
     def launched(self, job: Job, run: int, pid: int, now: float) -> None:
         """A real job has a process."""

@@ -1,4 +1,4 @@
-"""Which jobs start now, which have to make room, and for which one slots are reserved. Pure.
+"""Decides which jobs start, which must make room, and for which one slots are reserved. Pure.
 
 First come, first served within a priority, with EASY backfill: slots are reserved for the first job that has
 to wait, at the earliest time at which it fits if every job uses its whole run limit. A later job starts
@@ -81,7 +81,7 @@ class Reservation:
 
 @dataclass(slots=True)
 class Decisions:
-    """What one pass has decided.
+    """The decisions of one pass.
 
     Attributes:
         starts: Jobs that start or go on, and where.
@@ -179,7 +179,7 @@ class _Pass:
         return slots if kept is None or self._is_before(job, kept) else np.minimum(slots, kept.spare)
 
     def _is_before(self, job: Waiting, kept: Reservation) -> bool:
-        """Whether a job may use what is reserved, as it ends in time."""
+        """Return whether a job may use what is reserved, as it ends in time."""
         return job.backfill and self._now + job.limit_s <= kept.start
 
     @staticmethod
@@ -212,7 +212,7 @@ class _Pass:
         self._running.append(own)
 
     def _make_room(self, job: Waiting) -> bool:
-        """Whether the job fits once other jobs have ended or made room; then it gets these slots."""
+        """Return whether the job fits once other jobs have ended or made room; then it gets these slots."""
         gain, gpus, candidates = self._gain(job)
         soon, unused = self._free + self._soon, self._gpus + self._soon_gpus
         found = self._place(job, soon + gain, unused + gpus, gain > 0)
@@ -295,8 +295,8 @@ class _Pass:
 
 
 def _yields(job: Running, preempts: frozenset[str], *, gpus: bool) -> bool:
-    """Whether a job makes room for one that preempts these queues, and wants `gpus`: only GPU jobs preempt
-    GPU jobs, and only such as may start again elsewhere."""
+    """Return whether a job makes room for one that preempts these queues, and wants `gpus`: only GPU jobs
+    preempt GPU jobs, and only such as may start again elsewhere."""
     return job.queue in preempts and (not job.gpus or (gpus and job.movable))
 
 

@@ -1,4 +1,4 @@
-"""What the core asks of the part that runs real jobs."""
+"""Requests of the core to the part that runs real jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How jobs are signalled, ended and requeued."""
+"""Signals, ends and requeues jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lsf.emulator.core.state import ClusterState
 from lsf.emulator.core.timers import What
 
 SEQUENCE = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-"""What bkill sends, one after the other."""
+"""Signals of bkill, one after the other."""
 DEADLY = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP, signal.SIGUSR2})
 """Signals that end a simulated job."""
 UNHEARD = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGTSTP, signal.SIGCONT})

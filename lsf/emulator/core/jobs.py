@@ -16,7 +16,7 @@ WORDS = {
     PREEMPT: "job killed after preemption",
     HOST_FAILED: "job killed by a signal external to LSF",
 }
-"""What LSF says of each way in which it ends jobs."""
+"""LSF's words for each way in which it ends jobs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,17 +78,17 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Whether it is DONE or EXIT."""
+        """Return whether it is DONE or EXIT."""
         return self.state in ENDED
 
     @property
     def started(self) -> bool:
-        """Whether it has been dispatched and has not ended."""
+        """Return whether it has been dispatched and has not ended."""
         return self.state in STARTED
 
     @property
     def parallel(self) -> bool:
-        """Whether it has more than one slot."""
+        """Return whether it has more than one slot."""
         return self.request.demand.slots > 1
 
     def change(self, state: State, now: float) -> None:
@@ -100,11 +100,11 @@ class Job:
         self.state, self.since = state, now
 
     def ran(self, now: float) -> float:
-        """How long its present or last run has lasted, without suspensions."""
+        """Return how long its present or last run has lasted, without suspensions."""
         return self.ran_s + (max(0.0, now - self.since) if self.state is State.RUN else 0.0)
 
     def left_s(self, now: float) -> float:
-        """How long it may still run, of its limit."""
+        """Return how long it may still run, of its limit."""
         return max(0.0, self.limit_s - (self.ran(now) if self.started else 0.0))
 
     def in_states(self, now: float) -> dict[State, float]:
@@ -123,5 +123,5 @@ class Job:
         self.run += 1
 
     def expected_end(self, now: float) -> float | None:
-        """When it reaches its run limit if it runs on; None: it has none."""
+        """Return when it reaches its run limit if it runs on; None: it has none."""
         return now + self.left_s(now) if self.limit_s else None

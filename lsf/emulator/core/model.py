@@ -1,4 +1,4 @@
-"""What the emulated LSF consists of: hosts, queues, and what a job asks for. Frozen; times in Unix s."""
+"""The parts of the emulated LSF: hosts, queues, and jobs' demands. Frozen; times in Unix s."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENDED = frozenset({State.DONE, State.EXIT})
 
 
 class OnPreempt(StrEnum):
-    """What happens to a running job whose slots a job of a preemptive queue takes."""
+    """Fates of a running job whose slots a job of a preemptive queue takes."""
 
     SUSPEND = "suspend"
     """SSUSP: it gives its slots back and keeps its memory; it goes on when they are free again."""
@@ -98,7 +98,7 @@ class Demand:
 
     Attributes:
         slots: How many, those of a launch host aside.
-        per_host: Exactly so many on each host but the last (`span[ptile=n]`); 0: as they come.
+        per_host: Exact number on each host but the last (`span[ptile=n]`); 0: as they come.
         one_host: All on one host (`span[hosts=1]`).
         whole: Whole hosts that nobody else uses.
         only: The hosts that may be used (`-m`); None: any.
@@ -168,7 +168,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What an emulated LSF consists of, and its parameters.
+    """The parts of an emulated LSF, and its parameters.
 
     Attributes:
         default_queue: Of jobs that name none.

@@ -1,4 +1,4 @@
-"""Which hosts a job gets. Pure: arrays of slots go in, a placement comes out."""
+"""Chooses the hosts of a job. Pure: arrays of slots go in, a placement comes out."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Hosts:
         self._allowed: dict[tuple[frozenset[str] | None, frozenset[str]], Bools] = {}
 
     def allowed(self, demand: Demand) -> Bools:
-        """Which hosts a job may use, whatever runs there."""
+        """Return which hosts a job may use, whatever runs there."""
         if demand.only is None and not demand.never:
             return self.compute
         key = (demand.only, demand.never)

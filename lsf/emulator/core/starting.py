@@ -16,7 +16,7 @@ from lsf.emulator.core.state import ClusterState
 from lsf.emulator.core.timers import What
 
 MOST_TURNS = 100
-"""So often one dispatch may suspend jobs and give their slots away."""
+"""Times that one dispatch may suspend jobs and give their slots away."""
 
 
 def dispatch(state: ClusterState) -> None:
@@ -35,7 +35,7 @@ def dispatch(state: ClusterState) -> None:
 
 
 def decided(state: ClusterState) -> Decisions:
-    """What would be decided now."""
+    """Return the decisions for now."""
     held = [job for job in state.started() if job.holds]
     wanted = [_waiting(state, job) for job in _in_order(state)]
     late = [job.id for job in wanted if 0 < state.site.closes_at < state.now + job.limit_s and not job.holds]
@@ -167,6 +167,6 @@ def _preempt(state: ClusterState, job: Job) -> None:
 
 
 def next_cycle(state: ClusterState) -> float:
-    """When jobs are dispatched next, where that happens at intervals."""
+    """Return when jobs are dispatched next, where that happens at intervals."""
     every = state.site.cycle_s
     return (math.floor(state.now / every) + 1) * every

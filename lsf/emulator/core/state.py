@@ -1,4 +1,4 @@
-"""What the emulated cluster is at one moment: hosts, jobs, timers, and what is to be done to real jobs."""
+"""The emulated cluster at one moment: hosts, jobs, timers, and the requests on real jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ClusterState:
         reservation: The slots that are kept for the first job that has to wait.
         blocked: Jobs that a limit holds back -> its name.
         version: Grows with every change.
-        changed: Whether jobs have to be dispatched anew.
+        changed: Whether jobs have to be dispatched again.
         finished: Every job that has ended, if somebody wants to know; else None.
         refused: How many jobs of the main load were.
     """
@@ -65,7 +65,7 @@ class ClusterState:
         return (job for job in self.active.values() if job.started)
 
     def uses(self, job: Job, at: int) -> bool:
-        """Whether a job has slots of the host at this place, or its script there."""
+        """Return whether a job has slots of the host at this place, or its script there."""
         found = job.placement
         return found is not None and (at in found.hosts or self.hosts.names[at] == job.launch_host)
 

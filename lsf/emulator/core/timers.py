@@ -1,4 +1,4 @@
-"""What happens at a known time: a heap of timers of jobs."""
+"""Events at known times: a heap of timers of jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class What(Enum):
-    """What a timer is for."""
+    """Purposes of a timer."""
 
     OVER = auto()
     """A simulated job has done its work."""
@@ -52,7 +52,7 @@ class Timers:
         heapq.heappush(self._heap, Timer(time, self._count, what, job, run))
 
     def next_time(self) -> float | None:
-        """When the next one is due; None: there is none."""
+        """Return when the next one is due; None: there is none."""
         return self._heap[0].time if self._heap else None
 
     def due(self, now: float) -> Timer | None:

@@ -1,4 +1,4 @@
-"""What runs on each host, and in which windows its slots are free. Pure."""
+"""The use of each host, and the windows in which its slots are free. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Window:
 
 
 def usage(state: ClusterState) -> Usage:
-    """What is on the hosts now."""
+    """Return the present use of the hosts."""
     kinds = {kind: np.zeros_like(state.hosts.slots) for kind in (State.RUN, State.SSUSP, State.USUSP)}
     reserved, exclusive = np.zeros_like(state.hosts.slots), np.zeros_like(state.hosts.slots)
     for job in state.started():

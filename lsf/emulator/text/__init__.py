@@ -1,1 +1,1 @@
-"""What the commands print, as pure functions of what the cluster is."""
+"""Output of the commands, as pure functions of the cluster's state."""

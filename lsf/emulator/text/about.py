@@ -1,4 +1,4 @@
-"""What lsid and lshosts print."""
+"""Output of lsid and lshosts."""
 
 from __future__ import annotations
 

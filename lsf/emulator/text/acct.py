@@ -11,7 +11,7 @@ DONE, EXIT = 64, 32
 OPTIONS, OPTIONS_3 = 33554438, 5136
 FACTOR = "60.0"
 UNMEASURED = ("-1.000000", "-1.000000", *["-1"] * 17)
-"""Of a job whose use of the machine is not known."""
+"""Fields of a job whose use of the machine is not known."""
 
 
 def record(job: Job, state: ClusterState) -> str:

@@ -1,4 +1,4 @@
-"""What bhosts prints without -o."""
+"""Output of bhosts without -o."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HostRow:
         return self.status.partition("_")[0]
 
     def fields(self) -> dict[str, str]:
-        """What -o and -json know of it."""
+        """Return its fields for -o and -json."""
         fixed = {"HOST_NAME": self.name, "STATUS": self.status, "JL_U": ""}
         return fixed | {key: str(value) for key, value in zip(NUMBERS, self.numbers, strict=True)}
 

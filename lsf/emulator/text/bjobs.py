@@ -1,4 +1,4 @@
-"""What bjobs prints without -o: the default table, the wide one, and -l."""
+"""Output of bjobs without -o: the default table, the wide one, and -l."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What bqueues prints without -o."""
+"""Output of bqueues without -o."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class QueueRow:
     susp: int = 0
 
     def fields(self) -> dict[str, str]:
-        """What -o and -json know of it."""
+        """Return its fields for -o and -json."""
         counts = {"NJOBS": self.pend + self.run + self.susp, "PEND": self.pend, "RUN": self.run}
         return {
             "QUEUE_NAME": self.name,

@@ -1,4 +1,4 @@
-"""What bslots prints."""
+"""Output of bslots."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from lsf.emulator.text.times import phrase
 
 NONE = "No backfill window exists at this time\n"
 NO_SUCH = "No backfill window meets the specified requirements\n"
-"""How it begins is known; the rest is a guess."""
+"""Its beginning is known; the rest is a guess."""
 HEADER = "SLOTS          RUNTIME\n"
 
 
 def runtime(seconds: float | None) -> str:
-    """How long a window is, in words."""
+    """Return how long a window is, in words."""
     return "UNLIMITED" if seconds is None else phrase(seconds)
 
 

@@ -1,4 +1,4 @@
-"""What bhosts -gpu and lshosts -gpu print: one GPU a line, the host's name in its first."""
+"""Output of bhosts -gpu and lshosts -gpu: one GPU a line, the host's name in its first."""
 
 from __future__ import annotations
 

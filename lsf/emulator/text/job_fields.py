@@ -38,7 +38,7 @@ def name(job: Job) -> str:
 
 
 def slots(job: Job) -> int:
-    """What it asks for, with the slot of a launch host."""
+    """Return the slots that it asks for, with that of a launch host."""
     return job.request.demand.slots + job.request.demand.launch
 
 

@@ -1,4 +1,4 @@
-"""What jobstat prints, Summit's own view of the queue."""
+"""Output of jobstat, Summit's own view of the queue."""
 
 from __future__ import annotations
 

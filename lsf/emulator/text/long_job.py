@@ -15,7 +15,7 @@ from lsf.emulator.text.job_fields import command, name, slots
 
 LINE = "-" * 78
 CSM_FIRST = 8197
-"""What CSM's number of a job is ahead of LSF's."""
+"""Lead of CSM's number of a job over LSF's."""
 RUSAGE = re.compile(r"mem=(\d+)")
 USED = """
 MEMORY USAGE:
@@ -134,7 +134,7 @@ def summary(found: Sequence[Job], state: ClusterState) -> str:
 
 
 def reasons(job: Job, state: ClusterState) -> list[str]:
-    """Why a job waits, with numbers of hosts as LSF has them."""
+    """Return why a job waits, with numbers of hosts as LSF has them."""
     if job.state is State.PSUSP:
         return ["The job was suspended by the user while pending"]
     if job.id in state.blocked:
@@ -189,7 +189,7 @@ def _events(job: Job, state: ClusterState, submitted: str) -> list[str]:
 
 
 def _dispatched(job: Job, run: Dispatched, state: ClusterState) -> list[str]:
-    """Where a run has begun, and the allocation of a job with a launch host."""
+    """Return the lines on a run's hosts, and the allocation of a job with a launch host."""
     counts = zip(run.placement.hosts.tolist(), run.placement.slots.tolist(), strict=True)
     names = [run.launch_host] if run.launch_host else []
     names += [
