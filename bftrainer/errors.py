@@ -18,7 +18,7 @@ class NoRoomError(SchedulerError):
 
 
 class KeptError(SchedulerError):
-    """What was to end a user's pilot runs as that user, and was killed or held up: the pilot may stay."""
+    """The command to end a user's pilot runs as that user, and was killed or held up: the pilot may stay."""
 
 
 class UnsureError(SchedulerError):

@@ -48,7 +48,7 @@ def open_regular(path: Path, of: int | None = None) -> BinaryIO:
 
 
 def read_text(path: Path, most_kb: int) -> str:
-    """The text of a regular file of at most so many kB.
+    """Return the text of a regular file of at most `most_kb` kB.
 
     Raises:
         OSError: it cannot be read, is no regular file, or is larger.
@@ -97,14 +97,14 @@ def held(folder: Path, *, own: bool = False, workdir: str = "") -> Iterator[Path
 
 
 def is_among(folder: str, own: str) -> bool:
-    """Whether a folder is among those that are made for trainers, of which a trainer's `own` is one ("": it
-    has none). These are this user's alone."""
+    """Return whether a folder is among those that are made for trainers, of which a trainer's `own` is one
+    ("": it has none). These are this user's alone."""
     return bool(own) and Path(folder).is_relative_to(Path(own).parent)
 
 
 def strangers_in(folder: Path) -> str:
-    """Why strangers can put files into a folder; empty if they cannot, or if it is not there. A group that
-    its owner lets write there is the owner's choice."""
+    """Return why strangers can put files into a folder; empty if they cannot, or if it is not there. A group
+    that its owner lets write there is the owner's choice."""
     try:
         found = folder.stat()
     except OSError:
@@ -115,9 +115,9 @@ def strangers_in(folder: Path) -> str:
 
 
 def strangers_beside(path: Path) -> str:
-    """Why strangers can put files beside a file, or lead to another one by exchanging a folder on the way;
-    empty if they cannot. `path`: without links, as it is opened later. Root trusts no user's folder on the
-    way; a user may have folders below that of its group's head."""
+    """Return why strangers can put files beside a file, or lead to another one by exchanging a folder on the
+    way; empty if they cannot. `path`: without links, as it is opened later. Root trusts no user's folder on
+    the way; a user may have folders below that of its group's head."""
     if why := strangers_in(path.parent):
         return why
     for folder in path.parent.parents:
@@ -161,7 +161,7 @@ def _places_to(workdir: str) -> set[tuple[int, int]]:
 
 
 def _check_fixed(here: int, open_to: Collection[tuple[int, int]]) -> None:
-    """Raise a `PermissionError` if strangers can exchange what lies in a folder, and it is none of `open_to`.
+    """Raise a `PermissionError` if strangers can exchange what lies in a folder, and it is not in `open_to`.
     A group that its owner lets write there is the owner's choice."""
     found = os.fstat(here)
     if (found.st_dev, found.st_ino) in open_to:
@@ -223,7 +223,7 @@ def _entered(here: int, name: str, mode: int) -> int:
 
 
 def _target(here: int, name: str, *, shared: bool) -> str:
-    """What a link leads to that lies in a folder; `shared`: others may write to it, or to one above."""
+    """Return the target of a link in a folder; `shared`: others may write to it, or to one above."""
     link = os.open(name, _LINK, dir_fd=here)
     try:
         found = os.fstat(link)

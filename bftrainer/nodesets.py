@@ -56,7 +56,7 @@ def folded(names: Iterable[str]) -> str:
 
 
 def _at_most(text: str, most: int) -> int:
-    """At most so many names a set has, told without expanding it; not exact above `most`."""
+    """Return an upper bound of a set's names without expanding it; not exact above `most`."""
     size, factor, at = 0, 1, 0
     for brackets in RANGES.finditer(text):
         between = text[at : brackets.start()]

@@ -17,20 +17,20 @@ from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
 
 
 class Clock(Protocol):
-    """Where time comes from, in seconds since the Unix epoch. It never jumps: time-outs are counted on it."""
+    """Source of time, in seconds since the Unix epoch. It never jumps: time-outs are counted on it."""
 
     def now(self) -> float:
         """The present time."""
         ...
 
     def behind_s(self) -> float:
-        """How far the machine's own clock is ahead of this one, in seconds: not 0 only for a while after the
-        machine's clock was set. Times that others tell, such as a batch system, are on the machine's."""
+        """Return the lead of the machine's clock over this one (s): not 0 only for a while after that was
+        set. Times that others tell, such as a batch system, are on the machine's."""
         ...
 
 
 class Scheduler(Protocol):
-    """What a batch system shows and does. All methods may raise `SchedulerError`."""
+    """The view of a batch system, and its operations. All methods may raise `SchedulerError`."""
 
     async def poll(self) -> Snapshot:
         """The machine as it is now."""
@@ -53,8 +53,8 @@ class Scheduler(Protocol):
         ...
 
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
-        """Why pilots that are gone have failed, in words for an admin. Pilots that did not fail, or of which
-        the scheduler knows nothing, are left out."""
+        """Return why pilots that are gone have failed, in words for an admin. Pilots that did not fail, or of
+        which the scheduler knows nothing, are left out."""
         ...
 
     async def preempted(self, pilots: Sequence[Pilot]) -> Collection[Pilot]:
@@ -63,7 +63,7 @@ class Scheduler(Protocol):
         ...
 
     async def accounted(self, since: float) -> Accounted:
-        """What the accounting says of main jobs that have started at `since` or later. It may take long."""
+        """Return what the accounting says of main jobs that started at `since` or later. It may take long."""
         ...
 
     async def close(self) -> None:
@@ -75,11 +75,11 @@ class Link(Protocol):
     """The agents that are connected right now."""
 
     def serves(self, node: str, spec: TrainerSpec) -> bool:
-        """Whether a node has an agent that may run this trainer's program: an agent of the trainer's user."""
+        """Return whether a node has an agent of the trainer's user, which may run the trainer's program."""
         ...
 
     def devices(self, node: str) -> int:
-        """How many devices (GPUs) a node's pilot has that can be used; 0 where it has none or no agent."""
+        """Return the number of usable devices (GPUs) of a node's pilot; 0 where it has none or no agent."""
         ...
 
     def send(self, node: str, message: Message) -> None:
@@ -89,7 +89,7 @@ class Link(Protocol):
 
 
 class Journal(Protocol):
-    """Where launchers write down what the engine does not need."""
+    """Takes the launchers' notes, which the engine does not need."""
 
     def progressed(self, progress: Progress) -> None:
         """Keep a trainer's latest report, and store it soon."""
@@ -101,10 +101,10 @@ class Journal(Protocol):
 
 
 class Workers(Protocol):
-    """What giving a node back needs to know of the workers on it."""
+    """The facts about workers that giving their node back needs."""
 
     def busy(self, node: str) -> bool:
-        """Whether a worker may be running on a node that still has something to do."""
+        """Return whether a worker may be running on a node that still has something to do."""
         ...
 
     def agent_down(self, node: str, *, blame: bool = False, waiting: bool = True) -> None:
@@ -124,7 +124,7 @@ class WorkerState(Protocol):
 
     @property
     def phase(self) -> str:
-        """Where it is in its life: starting, ready, member, finished or leaving."""
+        """Phase of its life: starting, ready, member, finished or leaving."""
         ...
 
     @property
@@ -134,7 +134,7 @@ class WorkerState(Protocol):
 
 
 class Executor(Protocol):
-    """What carries out the decisions of the engine, for real or simulated. Never blocks.
+    """Carries out the decisions of the engine, for real or simulated. Never blocks.
 
     It reports what happens as events to the `emit` that it was made with: `WorkersReady`, `WorkerLost`,
     `TrainerEnded`, `Measured`, `Resync`, `Lasted`.
@@ -154,7 +154,7 @@ class Executor(Protocol):
 
 
 class Launcher(Executor, Workers, Protocol):
-    """How a trainer's workers start and change: all that the daemon calls. `launch.launchers.Launchers`
+    """Starts and changes a trainer's workers: all that the daemon calls. `launch.launchers.Launchers`
     implements it. Replays have no agents: their launcher implements `Executor` alone.
     """
 
@@ -176,7 +176,7 @@ class Launcher(Executor, Workers, Protocol):
         ...
 
     def note(self, trainer: int) -> str:
-        """What a trainer's user should know of its start, with what to do; empty if nothing."""
+        """Return what a trainer's user should know of its start, with what to do; empty if nothing."""
         ...
 
     def views(self, trainer: int) -> Mapping[str, WorkerState]:
@@ -184,15 +184,15 @@ class Launcher(Executor, Workers, Protocol):
         ...
 
     def any_workers(self) -> bool:
-        """Whether any trainer's worker may still be there."""
+        """Return whether any trainer's worker may still be there."""
         ...
 
     def log_folder(self, trainer: int, spec: TrainerSpec) -> Path:
-        """Where a trainer's workers write what they print, one file a node."""
+        """Return the folder of a trainer's output, one file per node."""
         ...
 
     def checkpoint_folder(self, trainer: int, spec: TrainerSpec) -> Path:
-        """Where a trainer's checkpoints are."""
+        """Return the folder of a trainer's checkpoints."""
         ...
 
     def agent_up(self, node: str, inventory: list[Message], wanted: Collection[int]) -> None:
@@ -238,7 +238,7 @@ class StudyStore(Protocol):
 
 
 class Store(Protocol):
-    """What the daemon keeps on disk. Every method is one transaction; errors are `StoreError`s.
+    """The daemon's data on disk. Every method is one transaction; errors are `StoreError`s.
 
     Methods that write raise `UnstorableError` where trying again is of no use. One thread writes; several may
     read.
@@ -328,7 +328,7 @@ class Store(Protocol):
         ...
 
     def count_ended(self, user: str | None = None) -> Mapping[TrainerStatus, int]:
-        """How many trainers ended with which status, of one user or of all (None)."""
+        """Return how many trainers ended with which status, of one user or of all (None)."""
         ...
 
     def count_ended_by_user(self) -> Mapping[str, Mapping[TrainerStatus, int]]:

@@ -40,7 +40,7 @@ def no_collection() -> Iterator[None]:
 
 
 class GapSelector(selectors.DefaultSelector):
-    """What an event loop waits with, so that users' work is done in the gaps in which it waits: each call to
+    """Selector of an event loop that runs users' work in the gaps in which the loop waits: each call to
     the kernel lets go of the interpreter, and the loop would wait for all threads to get it back."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -57,7 +57,7 @@ class GapSelector(selectors.DefaultSelector):
 
 
 class _LoopWithGaps(asyncio.SelectorEventLoop):
-    """What awaits work of an executor is told of each error of it."""
+    """Passes every error of an executor's work to the coroutine that awaits it."""
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
@@ -168,7 +168,7 @@ class FairThread:
         return piece
 
     async def run(self, user: str, work: Callable[[], T]) -> T:
-        """What a user's work returns; it ends if its caller does not wait until then."""
+        """Return the result of a user's work, which ends if its caller stops waiting."""
         piece = self.submit(user, work)
         try:
             return await asyncio.wrap_future(piece)

@@ -35,7 +35,7 @@ class LogPart:
 
 
 def is_own(user: str) -> bool:
-    """Whether a trainer's user is the one who runs this process."""
+    """Return whether a trainer's user is the one who runs this process."""
     return user == user_name()
 
 

@@ -23,17 +23,17 @@ from bftrainer.messages.specs import NOT_YAML, TOO_LARGE, WRONG_KEY
 from bftrainer.model.text import held, plain, shown
 
 MAX_DEPTH = 32
-"""So deep may lists and mappings lie in each other in a file that its user reads."""
+"""Deepest nesting of lists and mappings in a file that its user reads."""
 MAX_VALUES = 300_000
-"""So many values such a file may have, keys included; what an alias stands for counts wherever it stands."""
+"""Values of such a file, keys included, at most; what an alias stands for counts wherever it stands."""
 MAX_NUMBER = 64
 """Characters of a number."""
 OF_LIBYAML = "maximum nesting depth"
-"""How some versions of libyaml word a bound of their own, which they meet in reading ahead of the events."""
+"""Words of some libyaml versions for a bound of their own, which they hit in reading ahead."""
 QUOTED = 80
-"""So many characters of a value are repeated in a message."""
+"""Characters of a value that are repeated in a message, at most."""
 QUOTED_PROBLEM = 200
-"""... and so many of what a parser says."""
+"""... and of what a parser says."""
 LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's parser, where PyYAML has been built with it: 20 times as fast as the one in Python."""
 WORDS: Mapping[str, bool | float | None] = {
@@ -62,7 +62,7 @@ class YamlFileError(ValueError):
 
 
 def read_yaml(path: Path, most_kb: int) -> Any:
-    """The plain values in a YAML file of at most so many kB; None for an empty one.
+    """Return the plain values in a YAML file of at most `most_kb` kB; None for an empty one.
 
     Raises:
         YamlFileError: it cannot be read, is no YAML, or has tags, more values or deeper ones than allowed.
@@ -108,8 +108,8 @@ def parsed(text: str, reader: YamlReader) -> Any:
 class YamlReader:
     """Builds plain values from a parser's events.
 
-    `depth`: so deep may lists and mappings lie in each other. `left`: so many values there may be, which have
-    so many `kb` of memory for their characters. `check` is called at each value.
+    `depth`: the deepest nesting of lists and mappings. `left`: the values that there may be, which have `kb`
+    of memory for their characters. `check` is called at each value.
     """
 
     name: str  # of the file, for messages
@@ -124,14 +124,14 @@ class YamlReader:
     _events: Iterator[Any] = field(init=False)
     _held: int = 0  # bytes of memory for the characters so far
     _named: dict[str, tuple[Any, int] | None] = field(default_factory=dict)
-    """What an anchor names, and how many values that is; None: it is open."""
+    """The value that an anchor names, and its number of values; None: it is open."""
 
     def at(self, line: int, text: str, refusal: Diagnostic = NOT_YAML) -> YamlFileError:
-        """What is wrong with a line, in words; who reads the file puts them into a message."""
+        """Return the error for a line; the file's reader puts it into a message."""
         return YamlFileError(f"{self.name}:{line}: {text}", refusal)
 
     def too_deep(self) -> str:
-        """What is said of values that lie in more lists and mappings than `depth`."""
+        """Return the message on values nested deeper than `depth`."""
         return f"nested too deeply, more than {self.depth} deep: write it flatter"
 
     def document(self, events: Iterator[Any]) -> Any:

@@ -17,8 +17,8 @@ WORDS = "give auto, a number of nodes such as 2, or a share such as 10%"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
-    """Of each kind of node: `nodes`, or this `share` (0..1) of those that are idle or ours; `auto`: as many
-    as main jobs have been seen to need."""
+    """Idle nodes left of each kind: `nodes`, or this `share` (0..1) of those that are idle or ours; `auto`:
+    as many as main jobs have been seen to need."""
 
     nodes: int = 0
     share: float = 0.0
@@ -26,10 +26,10 @@ class Headroom:
 
 
 def headroom_of(text: str) -> Headroom:
-    """What a text such as `auto`, `2`, `2 nodes` or `10%` says.
+    """Parse a text such as `auto`, `2`, `2 nodes` or `10%`.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the text has another form.
     """
     word = text.strip()
     if word == AUTO:
@@ -52,8 +52,8 @@ def as_text(value: object) -> object:
 
 
 class Promise(BaseModel):
-    """By how much the median and the 99th percentile of what main jobs wait may exceed those of jobs that no
-    node of ours was in the way of (s)."""
+    """Seconds by which the median and the 99th percentile of main jobs' waits may exceed those of jobs with
+    none of our nodes in their way."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     median_s: Seconds = 0.2
@@ -64,7 +64,7 @@ class Promise(BaseModel):
 
 
 def promise_of(value: object) -> object:
-    """What a text such as `median_s=0.2,p99_s=1` says, as a mapping; anything else as it is.
+    """Parse a text such as `median_s=0.2,p99_s=1` into a mapping; return anything else as it is.
 
     Raises:
         ValueError: a text that says something else.

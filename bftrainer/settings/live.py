@@ -12,8 +12,8 @@ from bftrainer.settings.setting import facts
 from bftrainer.settings.values import Settings
 
 LIVE = frozenset(name for name, setting in facts(Settings).items() if setting.live)
-"""What is read anew whenever it is needed. Everything else was built into what runs: open files and sockets,
-nodes that were classed as they joined, what agents were told when they started."""
+"""Settings that are read again whenever they are needed. Everything else was built into what runs: open files
+and sockets, nodes that were classed as they joined, what agents were told when they started."""
 
 
 Refused = Mapping[str, tuple[object, object]]

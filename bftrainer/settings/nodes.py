@@ -236,7 +236,7 @@ class NodeSettings(Section):
 
     @cached_property
     def left_to_main_jobs(self) -> Headroom:
-        """What `headroom` says."""
+        """The parsed `headroom`."""
         return headroom_of(self.headroom)
 
     @cached_property

@@ -120,7 +120,7 @@ def _default(field: FieldInfo, setting: Setting) -> str:
 
 
 def write(docs: Path) -> None:
-    """Write both pages in the folder `docs` anew."""
+    """Rewrite both pages in the folder `docs`."""
     (docs / "settings.md").write_text(page(), encoding="utf-8")
     doors = docs / "contributing" / "doors.md"
     doors.write_text(with_table(doors.read_text(encoding="utf-8")), encoding="utf-8")

@@ -21,7 +21,7 @@ Positive = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 
 
 class SetBy(StrEnum):
-    """Whose configuration decides."""
+    """Those whose configuration decides."""
 
     USER = "user"
     """Each user: their own commands read it, too."""
@@ -40,7 +40,7 @@ class Setting:
     """
 
     help: str
-    """What it means: a phrase without a full stop, for the command line and the documentation."""
+    """The meaning: a phrase without a full stop, for the command line and the documentation."""
     more: str = ""
     """Sentences (Markdown) that only the documentation adds."""
     choices: tuple[str, ...] = ()
@@ -53,13 +53,13 @@ class Setting:
     commands: tuple[str, ...] = ()
     """The commands that have an option for it."""
     none_word: str = ""
-    """What users write for None; empty where None is no value."""
+    """The users' word for None; empty where None is no value."""
     default_words: str = ""
     """The default in words, where it differs between machines."""
     at_bound: str = ""
-    """Of a limit: what happens there, as a clause. docs/settings.md has it."""
+    """For a limit: the effect of reaching it, as a clause in docs/settings.md."""
     told: str = ""
-    """Of a limit: who is told what, as a clause."""
+    """For a limit: who is told what, as a clause."""
 
 
 class Section(BaseModel):

@@ -16,7 +16,7 @@ from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.values import NO_VALUE, Settings
 
 QUOTED = 200
-"""So many characters of a value are repeated in a message."""
+"""Characters of a value that are repeated in a message, at most."""
 
 
 def load(

@@ -26,7 +26,7 @@ from bftrainer.settings.setting import Section, facts
 from bftrainer.settings.site import SiteSettings
 
 EQUAL_SHARES: Mapping[str, float] = MappingProxyType({"others": 1.0})
-"""What `user_shares` is with `mode: site` where a site does not say."""
+"""Default of `user_shares` with `mode: site`."""
 
 
 class Settings(

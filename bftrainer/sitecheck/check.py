@@ -22,7 +22,7 @@ def check(settings: Settings, files: tuple[Path, ...], user: str) -> list[Findin
 
 
 def daemon(settings: Settings) -> Finding:
-    """What a daemon says of itself, if one runs."""
+    """Report what a daemon says of itself, if one runs."""
     try:
         status = Client(settings.socket).call("GET", "status")
     except BftrainerError as error:

@@ -36,7 +36,7 @@ def file_findings(settings: Settings, files: tuple[Path, ...]) -> list[Finding]:
 
 
 def settings_file(path: Path, *, site: bool) -> Finding:
-    """Who may change and read a file of settings."""
+    """Return who may change and read a file of settings."""
     check = f"settings {path}"
     try:
         found = path.stat()
@@ -81,7 +81,7 @@ def state_dir(settings: Settings) -> list[Finding]:
 
 
 def _safe_state_dir(path: Path, mount: Mount | None) -> Finding:
-    """What is to say of a folder that the daemon takes."""
+    """Return the finding on a folder that the daemon accepts."""
     check, found = "state directory", path.stat()
     if os.geteuid() not in {ROOT_UID, found.st_uid}:
         return not_checked(check, f"{path} is of {user_called(found.st_uid)}", AS_DAEMON)
@@ -123,7 +123,7 @@ def account_of(settings: Settings) -> int | None:
 
 
 def account(settings: Settings) -> list[Finding]:
-    """Whether a site's daemon has an account of its own."""
+    """Return whether a site's daemon has an account of its own."""
     try:
         uid = account_of(settings)
     except OSError:
@@ -139,7 +139,7 @@ def account(settings: Settings) -> list[Finding]:
 
 
 def socket_folder(settings: Settings) -> Finding:
-    """Whether users can reach the socket."""
+    """Return whether users can reach the socket."""
     socket, check = settings.socket, "socket"
     if len(str(socket).encode()) > MOST_IN_A_SOCKET:
         return wrong(
@@ -160,7 +160,7 @@ def socket_folder(settings: Settings) -> Finding:
 
 
 def _way(place: Path) -> Finding | None:
-    """Whether users cannot go through a folder on the way to a socket for all of them."""
+    """Return whether users cannot go through a folder on the way to a socket for all of them."""
     try:
         mode = place.stat().st_mode
     except OSError as error:
@@ -215,8 +215,8 @@ def pilot_template(settings: Settings) -> list[Finding]:
 
 
 def users_folders(settings: Settings) -> list[Finding]:
-    """Whether users could make others' folders below `trainer_dir`: no trainer starts in one that strangers
-    made."""
+    """Return whether users could make others' folders below `trainer_dir`: no trainer starts in one that
+    strangers made."""
     before, named, _ = settings.trainer_dir.partition("{user}")
     if settings.mode == "single" or not named or not before.startswith("/"):
         return []

@@ -38,7 +38,7 @@ UNIT = (
 
 
 def descriptors(settings: Settings) -> Finding:
-    """How many files the daemon may open, or this shell if it does not run here."""
+    """Return how many files the daemon may open, or this shell if it does not run here."""
     holder = holder_of(settings.state_dir)
     limit, of = resource.getrlimit(resource.RLIMIT_NOFILE)[1], "this shell"  # a daemon raises it so far
     limit = DESCRIPTORS if limit == resource.RLIM_INFINITY else limit
@@ -53,7 +53,7 @@ def descriptors(settings: Settings) -> Finding:
 
 
 def ports(settings: Settings, file: Path = UNPRIVILEGED) -> list[Finding]:
-    """Whether every user of this machine can take the daemon's ports while it is down."""
+    """Return whether every user of this machine can take the daemon's ports while it is down."""
     if settings.mode == "single":
         return []
     given = {"listen": settings.listen, "listen_users": settings.listen_users}
@@ -76,7 +76,7 @@ def ports(settings: Settings, file: Path = UNPRIVILEGED) -> list[Finding]:
 
 
 async def munge(settings: Settings) -> Finding:
-    """Whether a credential can be made and read on this machine."""
+    """Return whether a credential can be made and read on this machine."""
     if not settings.munge:
         return ok("munge", "not used: setting munge is off")
     asked = Munge(settings.munge_socket)
@@ -88,7 +88,7 @@ async def munge(settings: Settings) -> Finding:
 
 
 async def sudo(settings: Settings, user: str) -> list[Finding]:
-    """Whether sudo lets the daemon's account submit and cancel as `user`, and nothing else as anybody."""
+    """Check that sudo lets the daemon's account submit and cancel as `user`, and nothing else as anybody."""
     check, prefix = "sudo rule", settings.exec_prefix
     if settings.mode == "single":
         return []
@@ -146,7 +146,7 @@ async def unit(settings: Settings) -> list[Finding]:
 
 
 def unit_findings(known: Mapping[str, str]) -> list[Finding]:
-    """What the unit's properties mean. Pure."""
+    """Return the findings on the unit's properties. Pure."""
     check, remedy = (
         "systemd unit",
         "compare it with jobscripts/bftrainer.service, and mend it (systemctl edit)",

@@ -28,8 +28,8 @@ CHECK = "sudo rule"
 
 
 def findings(listed: str, account: str, is_safe: Callable[[str], bool], kind: SchedulerKind) -> list[Finding]:
-    """What `sudo -l` lists beyond the batch system's two commands, whom it lets the account be beyond a
-    group, and which variables that they need it takes from them.
+    """Check what `sudo -l` lists beyond the batch system's two commands, as whom beyond a group the account
+    may run them, and which variables that they need it removes.
 
     `is_safe` tells whether nobody but root can change the program of a path.
     """
@@ -68,8 +68,8 @@ def commands_of(rule: str) -> list[str]:
 
 
 def is_safe_program(path: str, used: Collection[str] = ()) -> bool:
-    """Whether only root can change a program and put another in its place, or only its owner if it is one
-    of those that the daemon has `used`, as many sites have an owner for the batch system. One that is not
+    """Return whether only root can change a program and put another in its place, or only its owner if it is
+    one of those that the daemon has `used`, as many sites have an owner for the batch system. One that is not
     there counts by its folder."""
     place = Path(path)
     try:
@@ -106,7 +106,7 @@ def _bare(word: str) -> str:
 
 
 def _is_ordinary(word: str) -> bool:
-    """Whether a name in a rule is of users of whom none is root."""
+    """Return whether a name in a rule is of users of whom none is root."""
     name = word.lstrip("%")
     if word.startswith("!") or name == "ALL" or not name:
         return False

@@ -10,12 +10,12 @@ from pathlib import PurePath
 SHELL = re.compile(r"[();<>|&]+")
 """A word that only a shell understands."""
 EXPANDED = re.compile(r"[$`]|(?<!\S)~")
-"""What a shell would replace."""
+"""Text that a shell would replace."""
 INTERPRETERS = re.compile(r"(?:python|pypy)[0-9.]*|(?:ba|da|k|z)?sh")
 TAKES_ONE = {"-W", "-X"}
 """Options of Python that a word follows."""
 NO_SCRIPT = {"-c", "-m", "-lc", "-"}
-"""What follows is no file."""
+"""Options whose next word is no file."""
 AS_LIST = (
     "no shell reads it; give a list of words, such as [python, train.py], or [bash, -c, '...'] for a shell"
 )

@@ -16,9 +16,9 @@ from bftrainer.spec.schema import Spec
 from bftrainer.yaml_files import QUOTED, Location
 
 MOST_ERRORS = 20
-"""So many errors of a spec are told."""
+"""Errors of a spec that are told, at most."""
 MOST_CHARACTERS = 400
-"""Of one error."""
+"""Characters of one error, at most."""
 
 
 PLAIN_FORMS = {"work": "literal['until_exit']", "partial": "bool"}
@@ -26,8 +26,8 @@ PLAIN_FORMS = {"work": "literal['until_exit']", "partial": "bool"}
 
 
 def _other_form(error: ErrorDetails, data: dict[str, Any]) -> bool:
-    """Whether an error is about the form of a key that the user did not choose: pydantic tries both, and
-    reports errors of both."""
+    """Return whether an error is about the form of a key that the user did not choose: pydantic tries both,
+    and reports errors of both."""
     loc = error["loc"]
     if len(loc) < 2 or loc[0] not in PLAIN_FORMS:
         return False
@@ -42,8 +42,8 @@ def explain(
     data: dict[str, Any],
     model: type[BaseModel] = Spec,
 ) -> str:
-    """What is wrong with the spec `data` of a `model`, a line each in the order of lines: `file:line: where:
-    value: what; remedy`. After the first `MOST_ERRORS` only the number of the others follows.
+    """Return the errors of the spec `data` of a `model`, a line each in the order of lines: `file:line:
+    where: value: what; remedy`. After the first `MOST_ERRORS` only the number of the others follows.
 
     `where` is the place of the spec in its document: `()`, or its index in a list of specs.
     """
@@ -59,7 +59,7 @@ def explain(
 
 
 def _place(error: ErrorDetails) -> Location:
-    """Where an error is in its spec."""
+    """Return an error's place in its spec."""
     loc = error["loc"]
     return loc[:1] + loc[2:] if loc and loc[0] in PLAIN_FORMS else loc  # the second names the form tried
 

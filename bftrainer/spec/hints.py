@@ -14,12 +14,12 @@ STARTERS = {"accelerate", "deepspeed", "horovodrun", "mpiexec", "mpirun", "srun"
 """Programs that start processes of their own."""
 MODULES = {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"}
 LINES = ("-c", "-lc")
-"""What a shell's line follows."""
+"""Options of a shell before its command line."""
 SHELLS = {"bash", "dash", "ksh", "sh", "zsh"}
 
 
 def hint(spec: TrainerSpec) -> str:
-    """What a user should think of, once the trainer is submitted; empty if nothing."""
+    """Return the hint to a user, once the trainer is submitted; empty if none."""
     if found := starter(spec.command):
         return STARTS_PROCESSES.say(program=found)
     if _keeps_shell(spec.command):
@@ -65,7 +65,7 @@ def split(line: str) -> list[str]:
 
 
 def _keeps_shell(command: Sequence[str]) -> bool:
-    """Whether a command is a line for a shell that stays between the agent and the script."""
+    """Return whether a command is a line for a shell that stays between the agent and the script."""
     if not command or PurePath(command[0]).name not in SHELLS:
         return False
     lines = [word for option, word in pairwise(command) if option in LINES]

@@ -13,7 +13,7 @@ from bftrainer.threads import check
 from bftrainer.yaml_files import LOADER, Location, YamlFileError, YamlReader, parsed
 
 FAST = LOADER is not yaml.SafeLoader
-"""Whether it is libyaml's."""
+"""True if the loader is libyaml's."""
 MAX_DEPTH = 16
 
 
@@ -23,7 +23,7 @@ class SpecError(BftrainerError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class YamlLimits:
-    """How large a text of YAML may be: in kB (1000 bytes), and in values, keys included."""
+    """Bounds on a YAML text: kB (1000 bytes), and values, keys included."""
 
     kb: int
     values: int
@@ -37,7 +37,7 @@ SPECS = YamlLimits(kb=16_000, values=2**22)
 """A list of specs, which only its user's own processes read."""
 
 NEEDS = "a spec needs at least name, command and nodes"
-"""What an empty text lacks, where it should have a spec."""
+"""The message on an empty text, where it should have a spec."""
 
 
 @dataclass(frozen=True, slots=True)

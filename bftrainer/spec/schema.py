@@ -45,7 +45,7 @@ from bftrainer.spec.hints import starter
 from bftrainer.spec.sizes import MAX_NODES, MAX_POINTS, Sizes, Strict, Whole
 
 MAX_WORDS = 250
-"""Of a command, and variables of an environment: few, see `located_yaml.SPEC`."""
+"""Words of a command, and variables of an environment: few, see `located_yaml.SPEC`."""
 MAX_CLASSES = 64
 """Classes of nodes with a curve of their own."""
 MOST = 1e6
@@ -105,7 +105,7 @@ class _Cost(Strict):
 
 
 class Rescale(Strict):
-    """What a rescale costs: `stall_s` for all members, `init_s` for new nodes, in seconds."""
+    """Costs of a rescale: `stall_s` for all members, `init_s` for new nodes, in seconds."""
 
     up: _Cost
     down: _Cost
@@ -341,8 +341,8 @@ class Spec(Strict):
         return self
 
     def workers(self) -> int:
-        """How many processes run on each node; 0: one for each of its devices. What starts processes of its
-        own is started once."""
+        """Return how many processes run on each node; 0: one for each of its devices. What starts processes
+        of its own is started once."""
         if self.sizes.workers == "auto":
             return 1 if starter(self.command) else 0
         return self.sizes.workers
@@ -370,7 +370,7 @@ class Spec(Strict):
 
     @property
     def sizes(self) -> Sizes:
-        """How many nodes, or GPUs."""
+        """Return how many nodes, or GPUs."""
         found = self.nodes or self.gpus
         if found is None:
             raise AssertionError("checked when the spec was read")

@@ -15,11 +15,11 @@ MAX_NODES = 1_000_000
 MAX_WORKERS = 1024
 """Processes on one node."""
 MAX_SHOWN = 60
-"""So much of a wrong value is told."""
+"""Characters of a wrong value that are told."""
 EXACT = 2.0**53
 """Up to here a float stands for one whole number."""
 MAX_POINTS = 256
-"""Of one curve, and sizes of one trainer."""
+"""Points of one curve, and sizes of one trainer."""
 
 
 def whole(value: object) -> object:
@@ -41,14 +41,14 @@ Workers = Annotated[int | Literal["auto"], PlainValidator(_workers)]
 
 
 class Strict(BaseModel):
-    """What all parts of a spec have in common: no further keys, and values of the very type."""
+    """Base of all parts of a spec: no further keys, and values of the very type."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class Sizes(Strict):
-    """How many nodes: from min to max, perhaps multiples only, or one of a list of sizes; and how many
-    processes on each."""
+    """Numbers of nodes: from min to max, perhaps multiples only, or one of a list of sizes; and of processes
+    on each."""
 
     min: Nodes | None = None
     max: Nodes | None = None
@@ -100,5 +100,5 @@ class Sizes(Strict):
         return max(self.sizes) if self.sizes else self.max or self.least
 
     def allowed(self) -> AllowedSizes:
-        """Which node counts between these are allowed."""
+        """Return which node counts between these are allowed."""
         return AllowedSizes(listed=tuple(sorted(self.sizes or ())), multiple_of=self.multiple_of)

@@ -22,7 +22,7 @@ from bftrainer.messages.commands.running import DATABASE
 from bftrainer.store.damage import object_of
 
 BUSY_S = 1.0
-"""How long a transaction waits for another connection's lock, in seconds; the daemon then tries again."""
+"""Seconds that a transaction waits for another connection's lock; the daemon then retries."""
 
 START_S = 30.0
 """A start waits for so long for another process that has locked the database."""
@@ -37,15 +37,15 @@ REMEDIES = {
     "disk is full": "free some space there, and start the daemon again",
     "too big": "bftrainer writes no value of that size: restore the file from a backup, or mend it",
 }
-"""What to do about what SQLite says."""
+"""Remedies by SQLite's words."""
 TIDY_LOG_BYTES = 4_000_000
 """A log (WAL) of more than this is brought into the database when there is time."""
 LOG_PAGES = 8_000
-"""And at the next commit, if there is no time until it has so many pages of 4 kB."""
+"""And at the next commit once it has this number of pages of 4 kB, if there was no time before."""
 MOST_VALUE_BYTES = 32_000_000
 """No value is larger: one that is was not written by bftrainer, and is not read into memory."""
 MOST_LOG_BYTES = 512_000_000
-"""Nothing is written any more while the log has so many bytes: it grows as long as anybody reads."""
+"""Bytes of the log from which on nothing is written any more: it grows as long as anybody reads."""
 
 
 def place_of(path: Path) -> Path:

@@ -12,13 +12,13 @@ import sqlalchemy as sa
 from bftrainer.store import tables as t
 
 ACTIONS_AT_ONCE = 2000
-"""An event may have an action for each node: events are deleted until they have had about so many."""
+"""Actions, about, with whose events a deletion ends: an event may have one for each node."""
 SAMPLE = 50
-"""So many of the oldest and of the latest rows of a table stand for all of them."""
+"""Oldest and latest rows of a table, each, that stand for all of them."""
 DRAWN = 200
-"""So many rows say who has most of a table: whole tables would take seconds."""
+"""Rows that say who has most of a table: whole tables would take seconds."""
 OVERHEAD = 40
-"""What a row takes beside its values, with its part of the indexes, in bytes: about."""
+"""Bytes of a row beside its values, with its part of the indexes: about."""
 
 
 def prune(c: sa.Connection, before: float, limit: int) -> int:
@@ -174,7 +174,7 @@ def _trim_of_trainers(table: sa.Table) -> Callable[[sa.Connection, int], int]:
 
 
 def _of_heaviest(user: sa.Column[str], found: Counter[str]) -> sa.ColumnElement[bool]:
-    """Which rows are those of the user who has the most: one user's flood is to cost no other anything."""
+    """Return the condition for rows of the user with the most: one user's flood must cost no other."""
     return user == max(found, key=found.__getitem__) if found else sa.true()
 
 
@@ -231,4 +231,4 @@ KINDS: dict[str, tuple[Callable[[sa.Connection], float], Callable[[sa.Connection
     "trainers": (_trainers_bytes, _trim_trainers),
     "studies": (_studies_bytes, _trim_studies),
 }
-"""What can be deleted early: about how large it is, and how a few of the oldest are deleted."""
+"""Kinds of rows that can be deleted early: their size, about, and the deletion of a few of the oldest."""

@@ -20,7 +20,7 @@ from bftrainer.store.damage import status_of
 from bftrainer.store.rows import to_summary
 
 CHUNK = 500
-"""So many ids are named in one query: SQLite bounds how many it takes."""
+"""Ids named in one query: SQLite bounds how many it takes."""
 
 BRIEF = sa.select(
     *(t.trainers.c[name] for name in ("id", "user", "name", "status", "reason", "submitted_at", "ended_at")),
@@ -36,7 +36,7 @@ Item = TypeVar("Item")
 MAIN_STARTS = tuple(column.name for column in t.main_starts.c if column.name != "id")
 AFFECTED = frozenset(Affected)
 MOST_WHERE = 1000
-"""So many characters of a list of nodes are kept: those of most jobs are a few ranges."""
+"""Characters of a list of nodes that are kept: those of most jobs are a few ranges."""
 _TABLES = {"events": t.events, "pauses": t.pauses, "reports": t.reports}
 
 

@@ -148,7 +148,7 @@ def to_summary(row: Any) -> TrainerSummary:
 
 
 def of_progress(report: Progress) -> Columns:
-    """What a report changes in the row of its trainer, whose id is the value of `TRAINER`."""
+    """Return a report's changes in the row of its trainer, whose id is the value of `TRAINER`."""
     names = ("step", "samples", "epoch", "rate", "metrics", "of")
     own = {name: getattr(report, name) for name in names}
     warned = {"last": list(report.warned), "saved": report.saved}

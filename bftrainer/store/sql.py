@@ -50,14 +50,14 @@ from bftrainer.store.rows import TRAINER, of_progress, of_report
 from bftrainer.store.studies import StudyTables
 
 STEPS = 20_000
-"""So many instructions of SQLite's machine run between two looks at the clock: a few milliseconds."""
+"""Instructions of SQLite's machine between two looks at the clock: a few milliseconds."""
 ENDS = "nothing is read any more: the daemon ends"
 OWN_S = 300.0
-"""What the daemon itself asks and writes takes at most so many seconds: else the database is damaged."""
+"""Seconds that the daemon's own reads and writes take at most: else the database is damaged."""
 TIDY_S = 60.0
-"""To delete a few old rows takes at most so many seconds: meanwhile nothing else is written."""
+"""Seconds that deleting a few old rows takes at most: meanwhile nothing else is written."""
 UNSTORABLE = (ProgrammingError, IntegrityError, DataError, InterfaceError, UnicodeEncodeError, OverflowError)
-"""What is raised for a value that SQLite cannot bind, or that is too large for it."""
+"""Errors for a value that SQLite cannot bind, or that is too large for it."""
 LATEST = t.trainers.update().where(t.trainers.c.id == sa.bindparam(TRAINER))
 """Note what a trainer last reported."""
 
@@ -287,7 +287,7 @@ class SqlStore:
     def _transaction(
         self, limit_s: float | None = None, ends: Callable[[], bool] = lambda: False
     ) -> Iterator[sa.Connection]:
-        """Statements that are ended after so many seconds together (`OWN_S`), or when `ends` says so."""
+        """Run statements that are ended after `limit_s` together (`OWN_S`), or when `ends` says so."""
         limit_s = OWN_S if limit_s is None else limit_s
         deadline = monotonic() + limit_s
         try:

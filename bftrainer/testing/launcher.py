@@ -23,7 +23,7 @@ from bftrainer.testing.launcher_world import LauncherWorld
 
 
 class LauncherContract:
-    """Needs a fixture `world`: a `LauncherWorld` that begins anew with every test."""
+    """Needs a fixture `world`: a fresh `LauncherWorld` for every test."""
 
     # coming and going
 
@@ -263,7 +263,7 @@ class LauncherContract:
         world.start_daemon()
         if world.keeps_steps:
             until_lost(world, "b")
-        else:  # all start anew after a loss: the first that is reported was lost
+        else:  # all restart after a loss: the first that is reported was lost
             world.until(lambda: told(world, "WorkerLost"), "a loss is told")
         until_trains_on(world, "a", "b")
         ends_well(world)

@@ -21,7 +21,7 @@ def told(world: LauncherWorld, kind: str, **data: object) -> list[Row]:
 
 
 def trains_on(world: LauncherWorld, *nodes: str) -> bool:
-    """Whether exactly these nodes are members, and all have joined."""
+    """Return whether exactly these nodes are members, and all have joined."""
     view = world.trainer()
     joined = {node for node, phase in view.workers.items() if phase == "member"}
     return set(view.members) == joined == set(nodes)

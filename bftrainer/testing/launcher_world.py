@@ -10,7 +10,7 @@ from bftrainer.model.reports import Row
 from bftrainer.model.trainer import TrainerStatus
 
 Moment = Literal["start", "step"]
-"""Where a worker can be held: before it is ready to join, or in its first step as a member."""
+"""Moments at which a worker can be held: before it is ready to join, or in its first step as a member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class LauncherWorld(Protocol):
         ...
 
     def held(self, node: str, moment: Moment) -> bool:
-        """Whether a worker is being held there now."""
+        """Return whether a worker is being held there now."""
         ...
 
     def release(self, node: str, moment: Moment) -> None:

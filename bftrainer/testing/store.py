@@ -86,7 +86,7 @@ def end(store: Store, trainer: int, time: float) -> None:
 
 
 class StudyStoreContract:
-    """What every store keeps of studies. `reopen` is as in `StoreContract`."""
+    """The contract of every store for studies. `reopen` is as in `StoreContract`."""
 
     def test_studies_and_their_trials_are_kept_as_they_are_now(self, reopen: Callable[[], Store]) -> None:
         store = reopen()

@@ -16,7 +16,7 @@ GPU_OPTIONS = frozenset({"--gres", "--gpus", "--gpus-per-node", "--gpus-per-task
 
 
 def asks_for_gpus(option: str) -> bool:
-    """Whether an option of sbatch asks for GPUs or other generic resources; `--gres-flags` does not."""
+    """Return whether an sbatch option asks for GPUs or other generic resources; `--gres-flags` does not."""
     return option.partition("=")[0] in GPU_OPTIONS or option.startswith("-G")
 
 

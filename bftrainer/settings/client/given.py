@@ -26,7 +26,7 @@ class SettingsError(BftrainerError, ValueError):
 
 
 def site_file(environ: Mapping[str, str]) -> Path:
-    """Where the site's file is, if there is one."""
+    """Return the path of the site's file, which may not exist."""
     return Path(environ.get(SITE_VARIABLE, SITE_FILE))
 
 

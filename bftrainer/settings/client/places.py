@@ -11,7 +11,7 @@ MUNGE_SOCKET = Path("/run/munge/munge.socket.2")
 
 
 def default_state_dir() -> Path:
-    """Where a daemon keeps its state unless told otherwise: in the user's folder for such things (XDG)."""
+    """Return the default folder of a daemon's state: in the user's XDG folder for state."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "bftrainer"
 

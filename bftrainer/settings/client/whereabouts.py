@@ -30,7 +30,7 @@ class Whereabouts:
 def found(
     state_dir: str | None, file: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> Whereabouts:
-    """Where the daemon is, from the sources that `settings.sources.load` reads.
+    """Return the daemon's whereabouts, from the sources that `settings.sources.load` reads.
 
     The site's other settings are the daemon's to check. The user's are all checked, as is whatever is odd.
 
@@ -60,7 +60,7 @@ def found(
 
 
 def _plain(setting: tuple[str, object]) -> bool:
-    """Whether a value is certainly a possible one."""
+    """Return whether a value is certainly a possible one."""
     name, value = setting
     if not isinstance(value, str) or not value.isprintable() or not value.strip():
         return False

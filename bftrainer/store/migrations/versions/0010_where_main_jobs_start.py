@@ -13,5 +13,5 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Of earlier starts it is not known."""
+    """Add the column, empty for earlier starts."""
     op.add_column("main_starts", sa.Column("where", sa.String(), nullable=False, server_default=""))
