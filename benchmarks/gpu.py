@@ -58,7 +58,7 @@ from gpu_worker import model_of
 
 HERE = Path(__file__).resolve().parent
 SLOWER = 0.02
-"""The target: so much of plain DDP's speed may be lost."""
+"""The target: share of plain DDP's speed that may be lost."""
 STALL_S = 0.3
 """The target for a snapshot of 8 GB."""
 PATIENCE_S = 300.0

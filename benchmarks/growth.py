@@ -247,8 +247,8 @@ def questions(trainers: int) -> dict[str, Ask]:
 
 
 async def ask(root: Path, pid: int, asked: dict[str, Ask], times: int) -> dict[str, dict[str, float]]:
-    """Ask every question so often: the median and 99th percentile until the answer is there, and the daemon's
-    CPU time (ms), and the size of the last answer (bytes)."""
+    """Ask every question `times` times: the median and 99th percentile until the answer is there, and the
+    daemon's CPU time (ms), and the size of the last answer (bytes)."""
     found: dict[str, dict[str, float]] = {}
     async with session(root) as http:
         for name, question in asked.items():

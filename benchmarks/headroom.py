@@ -114,7 +114,7 @@ class Machine:
 
 
 def play(changes: Sequence[NodesChanged], setting: str, back_s: float) -> Machine:
-    """Play a log with so much left to main jobs."""
+    """Play a log with this headroom left to main jobs."""
     machine = Machine(setting, back_s, _now=changes[0].time)
     for change in changes:
         machine.until(change.time)

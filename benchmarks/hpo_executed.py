@@ -67,7 +67,7 @@ for (x,) in run:
 run.report(loss=0.5, pace=run.position.samples / (time.monotonic() - begin))
 """
 ON_S, OFF_S = (30.0, 60.0), (15.0, 40.0)
-"""The two nodes that come and go are there and away for so long, from the least to the most."""
+"""Range of the times that the two nodes which come and go are there and away."""
 HEAD = f"{'nodes':26}{'forecast s':>11}{'executed s':>11}{'off by':>8}{'load':>6}"
 JOINS = 4
 """Nodes that join, one after the other, to learn how long they take."""
@@ -260,7 +260,7 @@ def on_some(folder: Path, study: dict[str, Any], spans: Spans, name: str, wait_s
 
 
 def _forecast(spec: StudySpec, log: Log, wait_s: float) -> float:
-    """The forecast from the log's begin on; nodes that join are ready after so long."""
+    """Return the forecast from the log's begin on; nodes that join are ready after `wait_s`."""
     profile = replace(of_study.profile(spec), nodes=NODES, init=Latency(wait_s))
     experiments = of_study.experiments(spec)
     simulator = Simulator(joined(experiments), profile, samples=1)

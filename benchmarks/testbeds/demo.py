@@ -16,7 +16,7 @@ from benchmarks.testbeds.runs import spread, waits, with_room
 from bftrainer.cli.studies.words import study_line
 
 LINE_S = 5.0
-"""Without a terminal, a line comes so often."""
+"""Seconds between two lines without a terminal."""
 
 
 def played(

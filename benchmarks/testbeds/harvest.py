@@ -24,7 +24,7 @@ from bftrainer.demo.view import DaemonView
 from bftrainer.model.gpus import node_of
 
 TRAIN_S = 240.0
-"""The first trainer may take so long to start."""
+"""Seconds that the first trainer may take to start."""
 GONE_S = 30.0
 SETTINGS = {
     "objective": "efficiency",  # trainers of different speed: all of them run

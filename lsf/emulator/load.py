@@ -32,7 +32,7 @@ USERS = 50
 MISSES = 20
 """Jobs in all that may be too large for what is left of a load; then it is complete."""
 FULL_S = 6 * HOUR_S
-"""A generated load begins so long before its zero, so that the machine is in use by then."""
+"""Seconds before its zero when a generated load begins, so that the machine is in use by then."""
 
 
 def job(site: Site, hosts: int, run_s: float, limit_s: float, name: str, queue: str = "") -> Request:

@@ -33,7 +33,7 @@ class Processes:
         self._running: dict[tuple[int, int], subprocess.Popen[bytes]] = {}
 
     def start(self, job: Job, state: ClusterState, ended: Callable[[int], None]) -> int:
-        """Start a job and return its pid; `ended` is told its exit code, perhaps at once (pid 0)."""
+        """Start a job and return its pid; `ended` is called with its exit code, perhaps at once (pid 0)."""
         key = (job.id, job.run)
         try:
             process: subprocess.Popen[bytes] = subprocess.Popen(

@@ -23,7 +23,7 @@ ALIVE = frozenset({"PEND", "RUN", "SSUSP", "USUSP", "PSUSP"})
 SUBMITTED = re.compile(r"Job <(\d+)> is submitted")
 SUBMIT_S = 20.0
 JUST_S = 1.0
-"""A main job that starts so soon after a pilot on one of its hosts was ended is what that was for."""
+"""Seconds after a pilot's end within which a main job that starts on its host was the cause."""
 
 
 class Load(load.Load):

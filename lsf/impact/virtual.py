@@ -52,7 +52,7 @@ class VirtualLsf:
         return made
 
     def runs_for(self, number: int, seconds: float) -> None:
-        """Have a job that waits run so long."""
+        """Let a waiting job run for `seconds`."""
         job = self.lsf.cluster.state.jobs[number]
         job.request = replace(job.request, duration_s=seconds)
 

@@ -34,8 +34,8 @@ def occupants(queue: str) -> dict[str, str]:
 
 
 class SlurmMachine:
-    """A testbed that runs. With `slow_polls_s` Slurm takes so much longer to answer the two commands of each
-    poll of the daemon."""
+    """A testbed that runs. With `slow_polls_s` Slurm takes that much longer to answer the two commands of
+    each poll of the daemon."""
 
     name = "Slurm"
 

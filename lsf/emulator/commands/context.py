@@ -18,7 +18,7 @@ class Answer:
     """A command's output and exit code.
 
     Attributes:
-        retry_s: It has failed, and the client tries again after so long; None: it does not.
+        retry_s: Seconds until the client retries after a failure; None: it does not.
         hang: Its standard error is all that it prints, and then it waits for ever.
     """
 

@@ -16,7 +16,7 @@ from lsf.emulator.core.state import ClusterState
 from lsf.emulator.core.timers import Timer, What
 
 SOON_S = 1e-6
-"""Sums of times are not exact: so much too early is in time."""
+"""Seconds that count as in time, as sums of times are not exact."""
 Coming = tuple[float, Request]
 """A job of the main load and when it is submitted."""
 

@@ -62,7 +62,7 @@ class Queue:
         priority: Jobs of a higher one come first.
         preempts: The queues whose running jobs have to make room for jobs of this one.
         on_preempt: What happens to jobs of this queue then.
-        guaranteed_s: So long after its start no job of this queue is preempted.
+        guaranteed_s: Seconds after its start for which no job of this queue is preempted.
         backfill: Its jobs may use slots that are reserved for others, if their run limit ends in time.
         run_limit_s: The longest run limit of any job, and that of a job that asks for none; 0: unlimited.
         most_hosts: A job that asks for more is refused; 0: any number.
@@ -174,10 +174,10 @@ class Site:
         default_queue: Of jobs that name none.
         terminate_interval_s: JOB_TERMINATE_INTERVAL: from one signal of bkill to the next.
         limit_grace_s: How long a job that has reached its run limit may take to end after SIGUSR2.
-        clean_s: CLEAN_PERIOD: so long finished jobs are listed.
+        clean_s: CLEAN_PERIOD: seconds that finished jobs are listed.
         cycle_s: How often jobs are dispatched; 0: whenever something has changed.
         kill_parallel: LSB_USE_SEQUENTIAL_SIGNAL=N: bkill sends parallel jobs SIGKILL alone.
-        report_s: So long after its end a job still counts as running.
+        report_s: Seconds after its end for which a job still counts as running.
         reserve: Whether slots are reserved for the first job that has to wait.
         closes_at: No job runs past this time, as before a maintenance; 0: there is none.
         planner: Whether the planner writes its file.

@@ -30,7 +30,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """Slots that nobody uses for so long (s); None: for ever. `slots` has them for each host."""
+    """Slots, and the time (s) for which nobody uses them; None: for ever. `slots` has them for each host."""
 
     length_s: float | None
     slots: Ints

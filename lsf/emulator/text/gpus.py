@@ -10,7 +10,7 @@ WIDTHS = (20, 6, 20, 9, 9, 6, 6, 6, 6)
 STATIC = ("HOST_NAME", "gpu_id", "gpu_model", "gpu_driver", "gpu_factor", "numa_id")
 STATIC_WIDTHS = (11, 6, 15, 12, 12, 12)
 NARROW = 15
-"""Without -w so much of a model is shown."""
+"""Characters of a model that are shown without -w."""
 DRIVER, FACTOR = "396.37", "7.0"
 
 
