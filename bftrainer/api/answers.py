@@ -48,7 +48,7 @@ class _UnderWay:
 class Answers:
     """The answers that are under way: `most` bytes together. Each has `seconds` to be taken by its client.
 
-    `bounded` is told which bound was hit, and by which user.
+    `bounded` is called with the bound that was hit, and the user.
     """
 
     def __init__(

@@ -112,8 +112,8 @@ class Callers:
         return uid in self._named
 
     def _group(self, asked: tuple[int, frozenset[str], int]) -> Hashable:
-        """Return who asks: numbers of which it is not known that they have a name may all be one user's, as
-        in `transport.accept`."""
+        """Return the caller's group: user numbers without a known name may all be one user's, as in
+        `transport.accept`."""
         uid = asked[0]
         return asked if uid < SUBORDINATE or self.named(uid) else uid // SUBORDINATE
 

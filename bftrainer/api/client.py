@@ -30,7 +30,7 @@ from bftrainer.messages.commands.reaching import (
 )
 
 TIMEOUT_S = 30.0
-"""An answer may take so long, with all tries."""
+"""Seconds that an answer may take, with all tries."""
 RETRY_S = 1.0
 """When a request is sent again that the daemon did not take."""
 MOST_SAID = 20_000

@@ -19,7 +19,7 @@ from bftrainer.messages.commands.reaching import NO_DAEMONS_ANSWER
 MOST_BYTES = 100_000_000
 """One event has no more: that of a whole state of the largest machines has a tenth of it."""
 SILENT_S = 60.0
-"""A stream that brings nothing for so long has lost its daemon, which sends beats."""
+"""Seconds of silence after which a stream has lost its daemon, which sends beats."""
 KEYS = {"trainers": "id", "nodes": "node", "studies": "id"}
 """The parts of the feed that consist of rows, and what names a row."""
 

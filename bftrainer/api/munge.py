@@ -20,13 +20,13 @@ from bftrainer.messages.commands.reaching import UNKNOWN_CALLER
 SCHEME = "Munge"
 """The scheme of the header `Authorization` with a credential."""
 MAX_AGE_S = 60
-"""A credential is accepted for so long."""
+"""Seconds for which a credential is accepted."""
 AHEAD_S = 5
 """Seconds that another host's clock may be ahead of this one's."""
 MAX_LENGTH = 4096
 """A longer text is no credential."""
 COMMAND_S = 10.0
-"""A command of munge may take so long."""
+"""Seconds that a command of munge may take."""
 AT_ONCE = 8
 """Commands that run at a time, at most."""
 

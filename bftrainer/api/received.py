@@ -24,7 +24,7 @@ MOST_MB = 100
 PORTION = 65_536
 """Bytes that are read at once."""
 PAGES_S = 600.0
-"""For so long a client asks for the pages of an answer."""
+"""Seconds for which a client asks for the pages of an answer."""
 MB = 1_000_000
 MOST_DIGITS = 18
 """A number in a header has no more."""

@@ -25,7 +25,7 @@ PARTS = ("status", "decisions", "nodes", "studies", "trainers")
 QUEUE_BYTES = 1_000_000
 """Bytes that wait for one reader, at most; one that leaves more unread has to begin again."""
 BEAT_S = 15.0
-"""After so long (s) without a change, a line without meaning shows that both sides are there."""
+"""Seconds without a change after which a line without meaning shows that both sides are there."""
 LIFE_S = 600.0
 """Each stream ends after this time (s), and the rights of its reader are checked again."""
 SLOW = "you read too slowly: ask again for the whole state"
@@ -65,7 +65,7 @@ class FeedReader:
 
     @property
     def told_as(self) -> str:
-        """A word for all callers that are told the same."""
+        """A word for all callers that get the same."""
         return f"{self.caller.user} (admin)" if self.caller.admin else self.caller.user
 
     def put(self, event: bytes, *, more: bool = False) -> None:

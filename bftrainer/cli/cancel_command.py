@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bftrainer.api.client import Client
 
 PATIENCE_S = 3.0
-"""After so long the command says what it waits for."""
+"""Seconds after which the command says what it waits for."""
 
 
 @click.command("cancel")

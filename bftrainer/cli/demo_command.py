@@ -19,7 +19,7 @@ from bftrainer.messages.files.places import UNWRITABLE
 
 LOG_SPEED = 60.0
 LEAST_S = 8.0
-"""A fragment must last at least so long for a worker to start in it and train."""
+"""Seconds that a fragment must last for a worker to start in it and train."""
 DAEMON_OPTIONS = (
     *("--scheduler", "local", "--t-fwd", "60", "--poll", "0.2"),
     *("--objective", "efficiency"),  # trainers of different speed: all of them run

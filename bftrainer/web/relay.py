@@ -21,7 +21,7 @@ from bftrainer.web.shared_feed import PIECE, SharedFeed, told
 READERS = 200
 """Pages that follow the feed at once, at most."""
 TAKEN_S = 60.0
-"""A browser that takes nothing for so long (s) is cut off."""
+"""Seconds after which a browser that takes nothing is cut off."""
 JSON = "application/json"
 LINES = 200
 """Last lines of each node's output that are shown at first."""

@@ -1,4 +1,4 @@
-"""One stream of the daemon's feed for all pages that follow it: they are told the same.
+"""One stream of the daemon's feed for all pages that follow it: they get the same.
 
 A page that comes later gets what the stream has told from its begin on: a state, then changes. Each page
 takes it at its own pace, and all share one copy.

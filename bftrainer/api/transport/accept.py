@@ -22,7 +22,7 @@ from bftrainer.api.transport.local_users import address_of, local_uid
 from bftrainer.api.transport.sockets import PORTION, ClientSocket, briefly, client_of
 
 TURN_S = 0.003
-"""For so long connections are accepted in one turn of the event loop."""
+"""Seconds for which connections are accepted in one turn of the event loop."""
 AT_ONCE = 16
 """Connections admitted in a turn: those that make room for them are open until its end."""
 BACKLOG = 1024
@@ -30,7 +30,7 @@ BACKLOG = 1024
 PAUSE_S = 0.1
 """Seconds without accepting after the system had no descriptor or memory for a connection."""
 LINGER_S = 0.5
-"""A connection that was refused stays open for so long: a client that writes first has time to read why."""
+"""Seconds that a refused connection stays open: a client that writes first has time to read why."""
 LINGERING = 32
 """Refused connections that are open at once, at most."""
 IPV6_SITE = 64

@@ -59,9 +59,9 @@ class ConnectionPlace:
     owner: Owner
     register: Admission
     evict: Callable[[BusyError], None] = lambda _: None
-    """Closes the connection, because another one needs the place, with what its client is told."""
+    """Closes the connection, because another one needs the place, with the error for its client."""
     idle: bool = True
-    """True if nobody is at work for it: the client has yet to send its request, or to take its answer."""
+    """True if nobody works on it: the client has not sent its request, or not taken its answer."""
     connected: bool = True
     evicted: BusyError | None = None
     """The error for its client, once the connection had to make room."""
@@ -86,7 +86,7 @@ class ConnectionPlace:
         self.idle = False
 
     def rests(self) -> None:
-        """The work is done; the client has yet to take the answer."""
+        """The work is done; the client has not taken the answer."""
         self.idle = True
         self.register.settle(self)
 
@@ -179,7 +179,7 @@ class Admission:
 
     def tell_rest(self) -> None:
         """Tell of hits that came soon after the last that was told, and forget owners that hit no bound any
-        more. Call it every `TELL_S`: so a flood that ends is told in full."""
+        more. Call it every `TELL_S`: so a flood that ends is reported in full."""
         now = self.now()
         due = [found for found in self._hits.items() if now - found[1].told_at >= TELL_S]
         for (bound, owner), hits in due[:TOLD_AT_ONCE]:

@@ -28,7 +28,7 @@ MAX_LINE = 4096
 READ_AHEAD = 16 * 1024
 """Bytes of a body that are read before a handler asks for it."""
 LINGER_S = 1.0
-"""For so long a body that nobody reads is thrown away, so that its client can take the answer."""
+"""Seconds for which an unread body is thrown away, so that its client can take the answer."""
 CONTINUE = "100-continue"
 END_OF_HEAD = b"\r\n\r\n"
 REASONS = {408: "Request Timeout", 429: "Too Many Requests", 431: "Request Header Fields Too Large"}

@@ -1,6 +1,6 @@
 """Clients' connections: read in small portions, and without the descriptors that their clients pass.
 
-What is parsed at once keeps the event loop for so long: 256 kB, as asyncio reads them, can be 40,000 frames.
+Parsing blocks the event loop: 256 kB at once, as asyncio reads them, can be 40,000 frames.
 
 The kernel closes descriptors that nobody takes in the thread that reads or closes their Unix socket.
 To close a TCP connection with unsent data and SO_LINGER takes as many seconds as its owner has asked for: any
@@ -25,7 +25,7 @@ AGENT_PORTION = 4096
 UNPROVEN_PORTION = 128
 """The same until it has proven to be an agent."""
 BRIEFLY_S = 0.005
-"""For so long the kernel may close what a client has passed, before it is interrupted."""
+"""Seconds that the kernel may take to close what a client has passed, before it is interrupted."""
 
 
 def refuse_descriptors(bound: socket.socket) -> bool:

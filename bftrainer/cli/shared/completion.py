@@ -25,7 +25,7 @@ from bftrainer.settings.client.places import SOCKET
 from bftrainer.settings.client.whereabouts import found
 
 PATIENCE_S = 2.0
-"""For so long completion waits for the daemon: the user cannot type meanwhile."""
+"""Seconds that completion waits for the daemon: the user cannot type meanwhile."""
 MOST_OFFERED = 1000
 MOST_BYTES = 10_000_000
 """A longer answer is none that completes anything."""

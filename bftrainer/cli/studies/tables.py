@@ -50,7 +50,7 @@ def _why_stalled(study: dict[str, Any]) -> str:
 
 
 def _storage(own: dict[str, Any], *, ended: bool) -> str:
-    """Return how the copy in a storage of Optuna is."""
+    """Return the state of the copy in a storage of Optuna."""
     text = f"storage {own['url']}"
     if own["error"]:
         again = ""

@@ -15,7 +15,7 @@ from bftrainer.model.text import counted, duration
 study_argument = click.argument("study", type=TrainerName(), shell_complete=complete_study)
 BARS = "▁▂▃▄▅▆▇█"
 STALLED_S = 600.0
-"""After so long without a report a study is said to make no progress."""
+"""Seconds without a report after which a study is said to make no progress."""
 WIDTH = 16
 """Points of a course that are shown."""
 
