@@ -14,10 +14,10 @@ CORRECTION = 0.1
 """Share by which our seconds differ, after the machine's clock was set, until both agree again."""
 DAY_S = 86_400.0
 AGREED_S = 600.0
-"""If the machine's clock has been ahead by over a day for so long, it was wrong before: its time is taken at
+"""Seconds that the machine's clock must be ahead by over a day to count as right: its time is then taken at
 once. A shorter glitch moves nothing: what is older than `keep_events_days` would be deleted for it."""
 TOLD_S = 60.0
-"""A difference of so much is told."""
+"""Seconds of difference from which on it is told."""
 CHECK_S = 5.0
 AGREE_S = 1.0
 """Clocks that differ by less than this agree."""

@@ -69,7 +69,7 @@ class Index:
         return len(self._of(user))
 
     def count_ended(self, user: str | None) -> Counter[TrainerStatus]:
-        """Return how many have ended with which status, of a user or of all (None)."""
+        """Count the ended ones by status, of a user or of all (None)."""
         if user is not None:
             return Counter(self._ended.get(user, {}))
         return sum(self._ended.values(), Counter[TrainerStatus]())

@@ -77,7 +77,7 @@ class Runner:
         return tuple(self.state.active.values())
 
     def user_of(self, trainer: int) -> str:
-        """Return whose trainer it is that has not ended; empty: there is none of this number."""
+        """Return the user of an unfinished trainer; empty: there is none with this number."""
         found = self.state.trainer(trainer)
         return "" if found is None else found.spec.user
 

@@ -34,7 +34,7 @@ START_S = 120.0
 MOST_KB = 1000
 STOP_S = 120.0
 DYING_S = 10.0
-"""For so long, processes that the daemon has told to end may outlive it."""
+"""Seconds that processes which the daemon has told to end may outlive it."""
 
 
 def _arguments(pid: int) -> bytes:

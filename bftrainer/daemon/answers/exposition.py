@@ -14,7 +14,7 @@ from bftrainer.telemetry.metrics import METRICS_TYPE, render
 from bftrainer.telemetry.telemetry import Telemetry
 
 KEPT_S = 1.0
-"""An answer is given again for so long."""
+"""Seconds for which an answer is given again."""
 SERIES = 10_000
 """Series of single trainers in one answer: about 2 MB of text, which Prometheus reads each time."""
 

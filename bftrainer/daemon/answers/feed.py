@@ -2,8 +2,8 @@
 
 While there are readers, the picture is rebuilt again and again, in a thread of its own, which gives way to
 the event loop. The work is bounded by time, not by size: it takes a share of a core at most, so on a large
-machine changes come less often. Of a new picture readers are told the nodes before the trainers are looked
-at. Each reader is told what its user may know.
+machine changes come less often. Readers get a new picture's nodes before the trainers are looked at. Each
+reader gets what its user may know.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from bftrainer.telemetry.telemetry import Telemetry
 log = logging.getLogger(__name__)
 
 PERIOD_S = 0.5
-"""Changes are told after so long (s) at the earliest."""
+"""Seconds, at least, between two changes."""
 CORE_SHARE = 0.008
-"""To make the picture takes so much of a core at most, however large the machine is. To send it, and
+"""Share of a core that making the picture takes at most, however large the machine is. To send it, and
 the garbage of both, come on top: together it is to be less than 0.02."""
 READERS, READERS_OF_USER = 128, 16
 """Streams at once, at most: each has a connection, and up to 1 MB waits for it. At the bound, the user with
@@ -206,7 +206,7 @@ class LiveFeed:
                 await asyncio.sleep(0)
 
     async def _status(self) -> dict[str, bytes]:
-        """Return the status as each caller is told it, a caller in each turn of the event loop."""
+        """Return the status for each caller, a caller in each turn of the event loop."""
         found = {}
         for told_as, caller in {reader.told_as: reader.caller for reader in self._readers}.items():
             found[told_as] = dumps(status_of_feed(self.totals(caller))).encode()
@@ -262,7 +262,7 @@ class LiveFeed:
         *,
         begun: bool,
     ) -> tuple[dict[FeedReader, bytes], float]:
-        """Return what each reader is told now, and the processor time (s) that the picture took. Of one that
+        """Return each reader's message now, and the processor time (s) that the picture took. Of one that
         has `begun`, the trainers alone are to be looked at: no reader has a picture before it."""
         began, picture = time.thread_time(), self._picture
         told: dict[FeedReader, bytes] = {}
@@ -331,7 +331,7 @@ def _study_line(study: Study, moved: float) -> FeedLine:
 def _for_each(
     readers: Sequence[FeedReader], make: Callable[[str | None, str, tuple[str, ...]], bytes]
 ) -> dict[FeedReader, bytes]:
-    """Return what each reader is told, made once for all that are told the same."""
+    """Return each reader's message, made once for all that get the same."""
     made: dict[tuple[str, tuple[str, ...]], bytes] = {}
     found = {}
     for reader in readers:

@@ -16,7 +16,7 @@ from bftrainer.ports import Clock, Scheduler, Store
 from bftrainer.settings.live import LiveSettings
 
 ASKED_DAYS = 1.0
-"""The accounting is asked for so much at most: a week of a large site takes it long."""
+"""Longest span that the accounting is asked for (days): a week of a large site takes it long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ class Submissions:
     """Lets specs in, one after the other, as far as their user and all users together may.
 
     `unfinished` says how many stored trainers have not ended, of a user or of all (None): also of those that
-    the engine has yet to hear of, such as while the daemon recovers. `now` is a monotonic clock (s). Admins
+    the engine does not know yet, such as while the daemon recovers. `now` is a monotonic clock (s). Admins
     are bound by the sizes of specs and queues only.
     """
 
@@ -233,8 +233,8 @@ class Submissions:
             )
 
     def check_priority(self, caller: Caller, priority: float) -> None:
-        """Raise `BftrainerError` if the caller may not give a trainer so high a priority, or not so soon:
-        each change costs a plan."""
+        """Raise `BftrainerError` if the caller may not give a trainer this priority, or not yet: each change
+        costs a plan."""
         self.check_rate(caller)
         if not 0 < priority <= MOST:
             raise BftrainerError(PRIORITY.say(given=priority, most=MOST))

@@ -117,7 +117,7 @@ class Trainers:
         return [running_view(self.view(t, moment)) for t in first], len(found) - len(first)
 
     def counts(self, caller: Caller) -> dict[str, int]:
-        """Return how many trainers that the caller may see have which status."""
+        """Count the trainers that the caller may see, by status."""
         user, state = owner_of(caller), self.runner.state
         found = Counter({status.value: count for status, count in self.index.count_ended(user).items()})
         if state.active or len(state.waiting):

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 WAIT_S = 0.1
 """Seconds that a decision waits to be stored; then it is acted on anyway."""
 SLOW_S = 1.0
-"""A store that does not answer for so long is trouble."""
+"""Seconds without an answer after which the store is trouble."""
 ANSWER_S = 5.0
 """Seconds that a user waits for a trainer to be stored."""
 CLOSE_S = 10.0

@@ -18,8 +18,8 @@ CHECK_S = 5.0
 """Seconds between two checks for rows to delete or to tidy up."""
 
 SURE_S = 600.0
-"""For so long after the start, and while the machine's clock differs from ours by `DOUBT_S`, nothing counts
-as old: a machine may begin with a clock that is years ahead, and all history would be deleted for it."""
+"""Seconds after the start for which nothing counts as old, nor while the machine's clock differs from ours by
+`DOUBT_S`: a machine may begin with a clock that is years ahead, and all history would be deleted for it."""
 DOUBT_S = 60.0
 
 MOST_RUNS = 500

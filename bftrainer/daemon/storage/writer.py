@@ -127,7 +127,7 @@ class Writer:
             return True
 
     def standing(self) -> WriterState:
-        """Return how the writer stands at this moment."""
+        """Return the writer's state at this moment."""
         with self._changed:
             own = self._in_flight
             oldest = own.since if own is not None else self._backlog.oldest()

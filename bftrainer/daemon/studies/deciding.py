@@ -139,7 +139,7 @@ class StudyThread:
         return after
 
     def _fail(self, id_: int, error: Exception) -> None:
-        """End a study that cannot go on: its user's matter, of which others are told nothing."""
+        """End a study that cannot go on: its user's matter, which others do not see."""
         self._telemetry.trouble("study", error, study=id_, instead="it has ended")
         said = str(error) if isinstance(error, BftrainerError) else f"{type(error).__name__}: {error}"
         self._break(id_, said[:400])

@@ -26,9 +26,9 @@ from bftrainer.telemetry.telemetry import Telemetry
 log = logging.getLogger(__name__)
 
 EVERY_S = 10.0
-"""A study is planned again so often; at once where a stage has ended."""
+"""Seconds between two plans of a study; at once where a stage has ended."""
 AGAIN_S = 600.0
-"""A study that could not be planned is planned again after so long: to try may take `lanes.WORK_S`."""
+"""Seconds until a study that could not be planned is planned again: to try may take `lanes.WORK_S`."""
 SHARE = 0.02
 """Share of the time that a study's plans take at most, except for those after a stage."""
 ANOTHER = 0.25
@@ -245,7 +245,7 @@ class StudyForecasts:
 
 
 def ended_stages(study: Study) -> int:
-    """Return how many stages of all brackets no trial is left in."""
+    """Count the stages of all brackets without a remaining trial."""
     found = 0
     for bracket in study.brackets:
         left = [0] * (len(bracket.budgets) + 2)  # index: stages left; value: how many trials

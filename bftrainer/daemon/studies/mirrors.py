@@ -23,7 +23,7 @@ from bftrainer.settings.live import LiveSettings
 log = logging.getLogger(__name__)
 
 AGAIN_S = 10.0
-"""After so long a helper that has ended is started again."""
+"""Seconds until a helper that has ended is restarted."""
 NOT_OURS = (
     "the daemon here writes into no storage of yours; keep it up to date: bftrainer study mirror {name}"
 )

@@ -36,7 +36,7 @@ from bftrainer.settings.live import LiveSettings
 T = TypeVar("T")
 Wanted = TypeVar("Wanted")
 AGAIN_S = 5.0
-"""After so long a trainer is submitted again that was not taken."""
+"""Seconds until a trainer that was not taken is submitted again."""
 AT_ONCE = 4
 """Trainers that are submitted at a time: a study may begin hundreds of trials at once, and users' orders wait
 behind what is submitted."""

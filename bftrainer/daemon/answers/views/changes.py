@@ -13,7 +13,7 @@ K = TypeVar("K", int, str)
 
 
 class FeedLine(NamedTuple):
-    """One row as JSON, as admins, its `owner` and others are told it; None: others are not told of it."""
+    """One row as JSON, for admins, its `owner` and others; None: others do not get it."""
 
     owner: str
     admin: bytes
@@ -21,7 +21,7 @@ class FeedLine(NamedTuple):
     other: bytes | None
 
     def told(self, user: str | None) -> bytes | None:
-        """Return what a user is told; None stands for an admin."""
+        """Return what a user gets; None stands for an admin."""
         if user is None:
             return self.admin
         return self.own if user == self.owner else self.other
@@ -65,7 +65,7 @@ class FeedRows(Generic[K]):
 
 
 def all_of(board: FeedRows[K], user: str | None) -> bytes:
-    """Return all lines that a user is told, as a JSON array."""
+    """Return all lines that a user gets, as a JSON array."""
     texts = list[bytes]()
     for line in board.lines.values():
         check()
@@ -75,8 +75,8 @@ def all_of(board: FeedRows[K], user: str | None) -> bytes:
 
 
 def of_user(changed: Changes[K], user: str | None) -> tuple[list[bytes], list[K]]:
-    """Return what of the changes a user is told: rows that are new or differ, and the keys of those that
-    have gone."""
+    """Return the changes that a user gets: rows that are new or differ, and the keys of those that have
+    gone."""
     rows, gone = list[bytes](), list[K]()
     for key, (before, now) in changed.items():
         old = before.told(user) if before else None

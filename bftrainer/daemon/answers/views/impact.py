@@ -194,7 +194,7 @@ def checked(starts: Sequence[MainStart], accounted: Accounted, since: float) -> 
 
 
 def promised(promise: Promise | None, kept: Kept) -> list[str]:
-    """Return how the promise to main jobs stands, in words; nothing where there is none."""
+    """Return the state of the promise to main jobs, in words; empty where there is none."""
     if promise is None:
         return []
     bounds = f"The promise to main jobs (median {promise.median_s:g} s, p99 {promise.p99_s:g} s)"

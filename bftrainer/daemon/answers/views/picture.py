@@ -17,8 +17,8 @@ ROWS, END = b', "trainers": [', b"}\n\n"
 
 @dataclass(slots=True)
 class FeedPicture:
-    """All that is told. `status`: as each group of callers is told it; `decisions`: how many there were;
-    `is_new`: nothing was looked at yet."""
+    """All that is told. `status`: by group of callers; `decisions`: how many there were; `is_new`: nothing
+    was looked at yet."""
 
     is_new: bool = True
     seq: int = 0
@@ -51,7 +51,7 @@ class _Told:
     gone: dict[str, list[bytes]] = field(default_factory=dict)
 
     def rows(self, part: str, found: Changes[K], user: str | None) -> None:
-        """Add the changes of one part that a user is told."""
+        """Add the changes of one part that a user gets."""
         texts, left = of_user(found, user)
         if texts:
             self.parts[part] = joined(texts)
@@ -67,7 +67,7 @@ class _Told:
 
 
 def state_event(picture: FeedPicture, user: str | None, group: str, parts: tuple[str, ...]) -> bytes:
-    """Return the whole picture, as a user of a group of callers is told it; None stands for admins."""
+    """Return the whole picture for a user of a group of callers; None stands for admins."""
     made: dict[str, Callable[[], bytes]] = {
         "status": lambda: picture.status.get(group, b"null"),
         "trainers": lambda: all_of(picture.trainers, user),

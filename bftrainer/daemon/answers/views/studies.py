@@ -44,7 +44,7 @@ class TrialPart:
     Attributes:
         most: The largest number of them: those that run, and then the best; None: all, by number.
         after: Only those with higher numbers: where the answer before has ended.
-        bytes: So much at most.
+        bytes: The size, at most.
     """
 
     most: int | None = None
@@ -138,7 +138,7 @@ def study_view(study: Study, live: Live, now: Now) -> View:
 
 
 def rungs(study: Study, live: Live | None = None) -> list[View]:
-    """Return how many trials are at which number of samples, and the best value there."""
+    """Count the trials by number of samples, with the best value there."""
     here: dict[int, Counter[str]] = {at: Counter() for own in study.brackets for at in own.budgets}
     values: dict[int, list[float]] = {at: [] for at in here}
     for trial in study.trials.values():
