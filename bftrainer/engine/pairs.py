@@ -26,8 +26,8 @@ LEAST_GAIN = 1.05
 """The sum of both speeds, each beside its own alone, below which turns gain nothing: a pair has that to spare
 for what its measurement is wrong by."""
 MORE, MOVES, STAYS = 1.02, 1.2, 1.0 / 1.1
-"""Factors by which a plan with a pair must exceed the one without: for a new pair, as it costs a start; for a
-new one whose guest runs elsewhere, and restarts from a checkpoint; and for an existing one."""
+"""Factors of the worth without a pair that a plan with it must reach: for a new pair, as it costs a start;
+for a new one whose guest runs elsewhere, and restarts from a checkpoint; and for an existing one."""
 ROOM = 1.1
 """Factor on the measured memory of a trainer, which it may need."""
 KEPT = 16

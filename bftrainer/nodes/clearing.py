@@ -1,6 +1,6 @@
 """Learns how long a node takes from the end of our pilot until others can have it, from what polls show.
 
-A site's epilog runs in this time, for example. Nodes that are expected to leave go so much earlier. A main
+A site's epilog runs in this time, for example. Nodes that are expected to leave go earlier by this. A main
 job that could start at once still waits for it, as nobody knows of that job before.
 
 A user can make it longer, as by job steps in a pilot that ignore what they are told: its nodes are then
@@ -52,7 +52,7 @@ class ClearingTimes:
 
     @property
     def lead_s(self) -> float:
-        """Return how long nearly all nodes took at most; 0 before the first."""
+        """Return the most time (s) that nearly all nodes took; 0 before the first."""
         took = sorted(took for _, took in self._took)
         return took[math.ceil(SHARE * len(took)) - 1] if took else 0.0
 

@@ -21,10 +21,10 @@ from bftrainer.model.machine import Snapshot
 from bftrainer.model.main_jobs import Affected, MainJob, MainStart
 
 IN_VAIN_S = 30.0
-"""A job that does not start so long after the last claim for it has got nodes in vain. Nodes that take long
+"""Seconds after its last claim when a job that has not started has got nodes in vain. Nodes that take long
 to be cleared add that time."""
 REMEMBERED_S = 3600.0
-"""For so long it is remembered that a node was ours."""
+"""Seconds for which it is remembered that a node was ours."""
 
 
 @dataclass(slots=True)

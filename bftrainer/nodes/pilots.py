@@ -57,8 +57,8 @@ class Pilots:
     """Submits and cancels pilots, and has the `records` of all nodes, which others of this folder change as
     well. Only `order`, `cancel` and `end` wait for the scheduler.
 
-    `connected` says whether a node's agent is, `tell` is told what becomes of pilots. `start_s` is how long
-    an agent may take until it connects, `spare_s` how long a pilot is kept that no trainer needs,
+    `connected` says whether a node's agent is, `tell` is called with the fate of pilots. `start_s` is how
+    long an agent may take until it connects, `spare_s` how long a pilot is kept that no trainer needs,
     `per_minute` the most submissions in a minute.
     """
 

@@ -33,7 +33,7 @@ BEING_CLEARED = "completing"
 MOST_CLEARING_S = 120.0
 """A node that takes longer is not cleared but has a fault, and is waited for no longer."""
 LISTED_S = 5.0
-"""A pilot that is not listed so long after its submission was answered does not exist."""
+"""Seconds after the answer to its submission when an unlisted pilot does not exist."""
 MOST_TAKERS = 16
 """Claims of which it is told which nodes are given back for them: there may be thousands."""
 GONE = "its pilot is gone"

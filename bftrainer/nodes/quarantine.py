@@ -17,7 +17,7 @@ from bftrainer.model.backoff import backoff_s
 from bftrainer.ports import Clock
 
 BACKOFF_S = 5.0
-"""A failure is tried again so much later, twice as much after every further one, `MAX_BACKOFF_S` at most."""
+"""Seconds until a failure is retried, twice as much after every further one, `MAX_BACKOFF_S` at most."""
 MAX_BACKOFF_S = 300.0
 FULL_S = 60.0
 """Seconds, at most, where the scheduler takes no jobs at all, which is no user's fault."""
@@ -31,7 +31,7 @@ IN_A_ROW = 3
 MOST_FAILED = 100
 """Failures in a row that are remembered."""
 FORGIVEN_S = 600.0
-"""A failure no longer counts so long after its effect is over."""
+"""Seconds after its effect when a failure no longer counts."""
 TOO_SHORT = "its pilots are told to end soon after their start"
 """Main jobs do that as well: the first in a row says nothing."""
 
@@ -123,7 +123,7 @@ class Quarantine:
         self._failed.clear()
 
     def ended(self, node: str, user: str, lived_s: float) -> bool:
-        """A user's pilot has ended after so long, though its node is ours. Returns whether pilots of this
+        """A user's pilot has ended after `lived_s`, though its node is ours. Returns whether pilots of this
         user end soon there again and again."""
         if lived_s < SHORT_S:
             self.ends_soon(node, user)

@@ -135,7 +135,7 @@ class Release:
                 self._background.start(self._pilots.end(effect.pilots))
 
     async def make_room(self, claims: Sequence[Claim]) -> None:
-        """Give back nodes for main jobs that are yet to come: too few are idle."""
+        """Give back nodes for future main jobs: too few are idle."""
         records, now, since = self._pilots.records, self._clock.now(), self._held_since()
         going = records.releasing
         held = self._state.nodes & records.pilots.keys() - going

@@ -19,7 +19,7 @@ NAMED, TOLD = 8, 200
 """Figures that a trial reports in place of the metric and that are kept to be told, and their characters in
 all: a daemon keeps those of all trials, also of those that have failed."""
 ALIKE = 0.8
-"""Words that share so much are taken for one that was written wrong, as `score` and `skore`."""
+"""Similarity from which on words are taken for one that was misspelt, as `score` and `skore`."""
 SHORTEST = 5
 """A letter more or less says nothing of words that are shorter."""
 COMPARED = 200

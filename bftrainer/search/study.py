@@ -56,7 +56,7 @@ class StudySpec:
         metric: The figure that the script reports and that counts.
         budget: Samples that a trial which is kept trains on.
         parallelism: Trials with a trainer at a time, at most; None: as many as get nodes.
-        retries: A trial whose trainer fails is started again so often.
+        retries: Times that a trial whose trainer fails is restarted.
         give_up_after: Failed trials after which it ends if none has reported the metric; None: it goes on.
         deadline_s: Time after its submission when the study ends (s); None: it has no deadline.
         own_folders: Whether each trial runs in a folder of its own; else all run in the workdir.

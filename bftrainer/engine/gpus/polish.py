@@ -201,7 +201,7 @@ class _Board:
         return tuple(kind)
 
     def takers(self, nodes: Sequence[str]) -> list[int]:
-        """Return who takes part in a window: who is there, and those that would gain most by a GPU more."""
+        """Return the trainers in a window: those there, and those that would gain most by one more GPU."""
         there = {j for node in nodes for j in self.on[node]}
         others = islice((j for j in self.eager if j not in there), TAKERS)
         return [*sorted(there), *others]

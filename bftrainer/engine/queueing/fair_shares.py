@@ -20,14 +20,14 @@ OTHERS = "others"
 """The name under which the weight of all users stands that are not named."""
 EXACT = 1e-9
 STAYS_S = 30.0
-"""A user that holds nodes beyond its share keeps them for so long, as a change of hands costs a rescale."""
+"""Seconds that a user keeps nodes beyond its share, as a change of hands costs a rescale."""
 MOST_OWED_S = 3600.0
 """No user is owed its share, or owes what it holds, for longer than this: it may have been unable to use
 that. What a user owes that wants no nodes fades with this time."""
 LEAST_OWED = 1.0
 """Less is forgotten (node-seconds)."""
 TURN_S = 600.0
-"""Shares are looked at so often at least where a user waits for its turn: each turn costs a start."""
+"""Seconds, at most, between two looks at shares where a user waits for its turn: each turn costs a start."""
 STEADY = 5.0
 """A trainer that gives nodes to another user's does not grow again for this multiple of both rescales' cost:
 users that come and go all the time leave it most of its time."""

@@ -165,8 +165,8 @@ def _next(lines: _Lines, placed: dict[int, Trainer], turns: _Turns, limit: int) 
 
 
 def _loser(placed: Mapping[int, Trainer], turns: _Turns, trainer: Trainer) -> Trainer | None:
-    """Return whose place a trainer gets: of the user with most places for its weight, and more than the
-    trainer's own would have with it, the one without nodes, or else the one that came last."""
+    """Return the trainer that gives up its place: of the user with most places for its weight, and more than
+    the trainer's own would have with it, the one without nodes, or else the one that came last."""
     own = turns.after(trainer, 1)
     others = [t for t in placed.values() if t.spec.priority <= trainer.spec.priority and turns.after(t) > own]
     return max(others, key=lambda t: (turns.after(t), not t.nodes, rank(t)), default=None)

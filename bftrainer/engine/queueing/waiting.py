@@ -177,7 +177,7 @@ class Shortage:
         return costs_of((trainer,), self.state.programs)[0].up.init_s
 
     def _held_by(self, user: str, holders: list[Trainer], left: Callable[[Trainer], str]) -> str:
-        """Return who has the others: trainers of this user by name, those of others as how many."""
+        """Return the holders of the other nodes: this user's trainers by name, those of others by number."""
         mine = [t for t in holders if t.spec.user == user]
         words = [
             f"{t.spec.name} ({self._counted(len(t.nodes))}{_after_comma(left(t))})" for t in mine[:NAMED]

@@ -28,7 +28,7 @@ AUTO_SHARE = 0.1
 ENOUGH = 0.5
 """Share of a node that parts may lack together: no whole node is given back for less."""
 SETTLE_S = 30.0
-"""Less is left only when less has been enough for so long: every change costs trainers a rescale."""
+"""Seconds that less must have been enough before less is left: every change costs trainers a rescale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

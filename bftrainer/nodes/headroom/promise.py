@@ -18,7 +18,7 @@ from bftrainer.settings.headroom import Promise
 LEVELS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 """The shares of what is idle or ours that are left for the promise. The last one: no node is held."""
 DWELL_S = 60.0
-"""A level has so long to show an effect before the next one."""
+"""Seconds that a level has to show an effect before the next one."""
 CALM_S, MOST_CALM_S = 1800.0, 8 * 3600.0
 """Seconds of calm before less is left: at first, and at most."""
 RECENT = 300

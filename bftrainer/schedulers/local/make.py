@@ -126,7 +126,7 @@ def _playback(context: Context, begin: float, end: float) -> Playback:
 
 
 def _remembered(stored: str) -> list[Any]:
-    """Return which log an earlier daemon began with, and when; none, where what is stored is damaged."""
+    """Return an earlier daemon's log and when it began; none, where the stored record is damaged."""
     try:
         match json.loads(stored):
             case [str(what), float(origin) | int(origin)]:

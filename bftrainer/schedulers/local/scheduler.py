@@ -42,7 +42,7 @@ RETRY_S = 0.1
 MAX_READ = 64 * 1024
 """A command line can be a mapping of gigabytes."""
 SETTLED_S = 10.0
-"""For so long after our start, a pilot that an earlier daemon had just started may not have its name yet."""
+"""Seconds after our start for which a pilot that an earlier daemon just started may lack its name."""
 
 
 def start(
@@ -83,7 +83,7 @@ class Playback:
         return self.begin + (now - self.origin) * self.speed
 
     def wall_time(self, log_time: float) -> float:
-        """Return when it is `log_time`, in Unix seconds."""
+        """Return the Unix time (s) of `log_time`."""
         return self.origin + (log_time - self.begin) / self.speed
 
 

@@ -26,11 +26,11 @@ from bftrainer.schedulers.shared.command import CommandOutput
 MOMENT_S = 0.5
 """Seconds that an agent has from SIGTERM on until bkill, which may kill it."""
 TERM_S = 2.0
-"""A command that is to send SIGTERM as a user may take so long; then bkill comes without it."""
+"""Seconds that a command to send SIGTERM as a user may take; then bkill comes without it."""
 SLOW_S = 2.0
 """A bkill that takes longer as a user gets another one beside it."""
 PATIENT_S = 10.0
-"""A job that we have told to end for so long gets SIGKILL."""
+"""Seconds after which a job that we have told to end gets SIGKILL."""
 
 
 class LsfJobEnder:

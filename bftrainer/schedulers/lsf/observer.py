@@ -16,7 +16,7 @@ from bftrainer.schedulers.shared.text import TextError
 
 log = logging.getLogger(__name__)
 STAT_S = 10.0
-"""jobstat is asked so often, beside the polls."""
+"""Seconds between two calls of jobstat, beside the polls."""
 
 
 class LsfObserver:

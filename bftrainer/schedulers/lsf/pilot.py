@@ -18,7 +18,7 @@ from bftrainer.schedulers.shared.instance import PREFIX, TAG, job_name
 from bftrainer.schedulers.shared.pilot_job import PilotJob
 
 START_S = 20.0
-"""A pilot's run limit ends so long before its hole does: LSF starts jobs in turns, some seconds apart."""
+"""Seconds by which a pilot's run limit ends before its hole: LSF starts jobs in turns, some seconds apart."""
 NAME = re.compile(
     rf"{PREFIX}(?P<instance>[0-9a-f]{{8}})-(?P<tag>{TAG.pattern})(?:\.(?P<gpu>0|[1-9][0-9]{{0,3}}))?"
     rf"-(?P<host>{HOST_NAME.pattern})"

@@ -33,13 +33,13 @@ log = logging.getLogger(__name__)
 Found = TypeVar("Found")
 
 WINDOWS_S = 30.0
-"""Backfill windows are asked for so often."""
+"""Seconds between two queries of backfill windows."""
 QUEUES_S = 300.0
-"""Queues' priorities are asked for so often."""
+"""Seconds between two queries of queues' priorities."""
 GPUS_S = 600.0
-"""The GPUs of hosts are asked for so often."""
+"""Seconds between two queries of hosts' GPUs."""
 PLANS_S = 5.0
-"""The planner's file is read so often."""
+"""Seconds between two reads of the planner's file."""
 MOST_PLAN_KB = 64_000
 
 

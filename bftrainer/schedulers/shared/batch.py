@@ -45,8 +45,8 @@ class BatchView:
         return next((node for node in self.snapshot.nodes if node.name == name), None)
 
     def shifted(self, seconds: float) -> Self:
-        """The same with all times later by so much: a batch system tells times of its machine's clock, which
-        may be ahead of the daemon's."""
+        """The same with all times later by `seconds`: a batch system tells times of its machine's clock,
+        which may be ahead of the daemon's."""
         if not seconds:
             return self
 

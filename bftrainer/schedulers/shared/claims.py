@@ -37,7 +37,7 @@ AGAIN = 10  # times the patience: a claim that lapsed counts again after that
 DOUBTED = 2
 """Lapses from which on a user is doubted. Every further one doubles the time."""
 LONGEST_S = 86_400.0
-"""A user is doubted no longer than this, and its lapses are forgotten so long after."""
+"""Seconds, at most, that a user is doubted, and after which its lapses are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from bftrainer.schedulers.slurm.text import NODE_NAME
 from bftrainer.settings.batch.slurm import asks_for_gpus
 
 START_S = 15.0
-"""A pilot's time limit ends so long before its hole does, as Slurm starts the job a little later."""
+"""Seconds by which a pilot's time limit ends before its hole, as Slurm starts the job a little later."""
 SHORTEST_S = MINUTE_S + START_S
 """No hole that is shorter has room for a pilot: Slurm's shortest limit is a minute."""
 FAILED = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})

@@ -32,8 +32,8 @@ PASSING = frozenset({"COMPLETING", "PLANNED"})
 """Words of nodes that main jobs can have soon."""
 USABLE = frozenset({"IDLE", "ALLOCATED", "MIXED"})
 OVERDUE_S = 60.0
-"""Slurm would have ended a pilot that runs so long beyond its end: its clock is not ours, and when the pilot
-ends is not known. Else we would give its node back, and submit the next one, again and again."""
+"""Seconds beyond its end after which Slurm would have ended a pilot: its clock is not ours, and when the
+pilot ends is not known. Else we would give its node back, and submit the next one, again and again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def answer(
     deadline_s: float,
     chance: float | None,
 ) -> DeadlineAnswer:
-    """Return which of these plans is the cheapest on time, and which ends first. There must be one."""
+    """Return the cheapest of these plans on time, and the fastest. There must be one."""
 
     @cache
     def on_fresh_draws(nodes: int) -> PlanEstimate:

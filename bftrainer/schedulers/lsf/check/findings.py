@@ -30,7 +30,7 @@ AHEAD_S = 120.0
 
 
 def version_finding(found: LsfIdentity) -> Finding:
-    """Return which LSF answers."""
+    """Return the identity of the LSF that answers."""
     check, said = (
         "lsf",
         f"version {found.version or '?'}, cluster {found.cluster}, master {found.master or '?'}",
@@ -42,7 +42,7 @@ def version_finding(found: LsfIdentity) -> Finding:
 
 
 def host_findings(hosts: Mapping[str, HostRow], launch: Sequence[str]) -> list[Finding]:
-    """Return how many hosts there are in which state, and what of that we do not understand."""
+    """Count the hosts by state, and name the states that we do not understand."""
     check = "lsf bhosts"
     mine = [row for row in hosts.values() if not values.is_launch(row.name, launch)]
     states = ", ".join(f"{many} {name}" for name, many in Counter(row.status for row in mine).most_common())

@@ -16,7 +16,7 @@ from bftrainer.schedulers.shared.text import TextError
 
 Record = Mapping[str, str]
 INDENT = 21
-"""LSF wraps long lines in the middle of a word and indents what follows by so much."""
+"""Spaces of indent: LSF wraps long lines in the middle of a word and indents what follows."""
 DELIMITER = "^"
 """The delimiter that our queries ask for: no name of a host, queue or user has it."""
 _ITEM = re.compile(r'\s*"([A-Z_%]{1,40})"\s*:\s*"(.*)",?\s*')

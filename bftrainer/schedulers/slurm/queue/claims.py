@@ -37,8 +37,8 @@ WAITING = (
 )
 """Beginnings of the reasons of jobs that wait for nodes only."""
 BEGINS_SOON_S = 10.0
-"""The nodes of a heterogeneous job that may not start before a given time are cleared so long before it. One
-whose start has failed has such a time, too."""
+"""Seconds before its given begin time when the nodes of a heterogeneous job are cleared. One whose start has
+failed has such a time, too."""
 OTHERWISE = (
     "Assoc",
     "BeginTime",

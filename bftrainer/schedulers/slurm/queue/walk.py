@@ -19,9 +19,9 @@ from bftrainer.schedulers.slurm.values import names
 PLANNED_SOON = ("None", "Priority", "Resources")
 """With another reason the nodes may never come, and Slurm lets the jobs behind it pass."""
 AHEAD_S = 300.0
-"""For a heterogeneous job that Slurm plans to start so soon nodes are cleared before, where it preempts."""
+"""Seconds before its planned start when nodes are cleared for a heterogeneous job, where it preempts."""
 OVERDUE_S = 5.0
-"""A job that has had all its nodes for so long and has not started needs others: those of Slurm's plan. A
+"""Seconds after which a job that has all its nodes and has not started needs others: those of Slurm's plan. A
 heterogeneous one has `HELPLESS_S`."""
 HELPLESS_S = 60.0
 """... and after this all of its partitions, if Slurm says `FIRST` of it and plans nothing."""
@@ -30,7 +30,7 @@ MOST_CHOICES = 1_000_000
 FIRST = "Resources"
 """The reason of the job that Slurm would start next; those behind it may have none that we could help."""
 SLACK_S = 900.0
-"""Slurm rounds the start that it plans, by bf_resolution: so much after our pilots end it may be."""
+"""Seconds after our pilots' ends that a planned start may be, as Slurm rounds it by bf_resolution."""
 
 
 Wish = tuple[set[str], Features | None]

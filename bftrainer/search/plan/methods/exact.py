@@ -1,10 +1,10 @@
 """The cheapest plan on time of those in the tables, proven: dynamic programming over stages, bounded by a
 Lagrangian relaxation.
 
-A label says: these steps for the first stages, so long and so dear so far. Labels are extended stage by
-stage. One is dropped if another that ends on as many nodes is no later and no dearer, or if what is left
-cannot be cheap enough: for any price on a second of the deadline, the cheapest way on, ignoring the deadline,
-is a lower bound. "On time" is about the simulator's mean seconds.
+A label: steps for the first stages, with their time and cost so far. Labels are extended stage by stage. One
+is dropped if another that ends on as many nodes is no later and no dearer, or if what is left cannot be cheap
+enough: for any price on a second of the deadline, the cheapest way on, ignoring the deadline, is a lower
+bound. "On time" is about the simulator's mean seconds.
 
 A minimum charge depends on how long a node is held in each draw, and the tables have means only. So labels
 have a lower and an upper bound of it, and the simulator prices those that are left, the cheapest bound first,
@@ -96,7 +96,7 @@ def _promising(
     cost: Floats,
     at: Index,
 ) -> Mask:
-    """Return which labels of the first k stages can still become a plan within `bound`: deadline and cost."""
+    """Return the labels of the first k stages that can still lead to a plan within `bound`: time and cost."""
     deadline_s, most = bound
     keep: Mask = seconds + quickest[k][at] <= deadline_s * (1 + TOLERANCE)
     for relaxed in bounds:
