@@ -304,7 +304,7 @@ class Store(Protocol):
     def unfinished(self, damaged: Callable[[int, str], None] | None = None) -> list[StoredTrainer]:
         """The trainers that have not ended, in order of arrival.
 
-        `damaged` is told the id of each one that cannot be read, and why; without it that is a `StoreError`.
+        `damaged` gets the id of each unreadable one, and the reason; without it that is a `StoreError`.
         """
         ...
 
@@ -328,7 +328,7 @@ class Store(Protocol):
         ...
 
     def count_ended(self, user: str | None = None) -> Mapping[TrainerStatus, int]:
-        """Return how many trainers ended with which status, of one user or of all (None)."""
+        """Count the ended trainers by status, of one user or of all (None)."""
         ...
 
     def count_ended_by_user(self) -> Mapping[str, Mapping[TrainerStatus, int]]:

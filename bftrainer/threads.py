@@ -20,9 +20,9 @@ from bftrainer.messages.commands.reaching import TOO_MUCH_WORK
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 CHECKED_S = 0.001
-"""For so long (s) a piece of work goes on between two checks that look at anything."""
+"""Seconds of a piece of work between two checks that look at anything."""
 GIVES_WAY_S = 0.02
-"""For so long a piece gives way at a time: a loop that always computes does not stop users' work for ever."""
+"""Seconds that a piece gives way at a time: a busy event loop does not stop users' work for ever."""
 _here = threading.local()
 _gap = threading.Event()
 _gap.set()
@@ -141,7 +141,7 @@ class PieceOfWork(Future[T], Generic[T]):
 class FairThread:
     """A thread that does work of many users: the next piece is of the user whose last one is longest ago, and
     the pieces of one user keep their order. Each may take `limit_s` seconds; one that takes longer ends
-    where it checks, and `beyond` is told the user, also of one that has come to its end without a check.
+    where it checks, and `beyond` gets the user, also of one that has ended without a check.
 
     Neither the event loop nor the end of the process waits for the thread.
     """

@@ -21,7 +21,7 @@ from bftrainer.messages.files.places import UNKNOWN_OWNER
 from bftrainer.state_dir.folder import user_name
 
 MAX_BYTES = 256 * 1024
-"""At most so much of a file is read at a time."""
+"""Bytes of a file that are read at a time, at most."""
 TIMED = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
 """The time that a line begins with: bftrainer's own, or as `logging` and most others write it."""
 

@@ -42,7 +42,7 @@ def check_files(spec: TrainerSpec, text: str, path: Path) -> None:
     """Check that the workdir of a spec, from the `text` of the file `path`, is a folder that this user sees,
     and that the script is there. A script in a folder that is not here may be on the nodes.
 
-    The user's own command checks it: a daemon that serves many users opens no files of theirs.
+    The user's own command checks it: a daemon that serves many users does not open their files.
 
     Raises:
         SpecError: one is not there, with the line of `workdir` or `command`.

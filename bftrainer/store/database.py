@@ -25,7 +25,7 @@ BUSY_S = 1.0
 """Seconds that a transaction waits for another connection's lock; the daemon then retries."""
 
 START_S = 30.0
-"""A start waits for so long for another process that has locked the database."""
+"""Seconds that a start waits for another process that has locked the database."""
 REMEDIES = {
     "not a database": "restore it from a backup, or move the file away: trainers are gone then, their "
     "checkpoints are not",
