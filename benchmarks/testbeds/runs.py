@@ -19,18 +19,18 @@ class MainRun:
     of sbatch or bsub and the job itself saw them.
 
     Attributes:
-        number, task: Of the load's job, and of its task; 0 if it is no array.
-        kind: What it is an example of.
+        number, task: Numbers of the load's job and its task; 0 without an array.
+        kind: The kind of job that it is an example of.
         id: The batch system's number of it; of an array's task that has not started, of the array.
         job: The number that sbatch or bsub printed.
         size: Nodes' worth that it takes.
-        run_s, limit_s: What it needs, and what it asked for.
+        run_s, limit_s: The time that it needs, and its time limit.
         submitted, accepted: When sbatch or bsub was called, and when it returned.
         eligible: When it could start at the earliest: it may wait for another job's end or a reservation.
             None: what it waits for has not come yet.
         started, ended: None if it has not; `ended` is None as well for a job that was killed.
         state: How it ended: COMPLETED or, in the batch system's words, FAILED, NODE_FAIL, ...; "" before.
-        starts: How often it has started.
+        starts: Number of its starts.
     """
 
     number: int

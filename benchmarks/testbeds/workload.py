@@ -41,10 +41,10 @@ class MainJob:
         size: Nodes' worth that each of its tasks takes: 0.25 is one core of four.
         run_s: How long each task runs.
         limit_s: The time that it asks for; the batch system rounds it up to a minute.
-        kind: What it is an example of.
+        kind: The kind of job that it is an example of.
         components: Options of sbatch or bsub, one set for each component of a heterogeneous job;
             (): `size` nodes.
-        tasks: Of an array; the options say so, too.
+        tasks: Tasks of an array; the options say so, too.
         after: The number of the job whose end it waits for; 0: none.
         reserved: The reservation that it waits for.
     """

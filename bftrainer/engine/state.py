@@ -25,7 +25,7 @@ class State:
     """Everything that decisions depend on.
 
     Attributes:
-        settings: What the site sets for decisions.
+        settings: The site's settings for decisions.
         pool: The nodes that trainers may use now.
         active: The trainers that may hold nodes: the first `max_parallel` (section 5.3), or, without that
             limit, those that have been given nodes once.
@@ -38,10 +38,10 @@ class State:
         gpus: How many GPUs nodes have, as far as that is known.
         barred: The users that get no pilots for a while, with the reason: their trainers get no more nodes.
         kept_off: The nodes on which users get no pilots for a while, by user: their trainers get others.
-        survival: How long nodes have stayed so far.
+        survival: Times that nodes have stayed so far.
         ledger: What users held beside their shares, where the site shares the pool by weights.
-        programs: What all trainers of a program have shown together, by program.
-        estimates: What the last plan assumed of the trainers that the engine learns about.
+        programs: Measurements of all trainers of a program, by program.
+        estimates: The last plan's assumptions on trainers that the engine learns about.
     """
 
     settings: EngineSettings

@@ -68,7 +68,7 @@ class StudySpec:
         points: Known points, which the first trials try: values of some or all parameters.
         warm_start: The study of the same user, by name or number, from whose results the sampler learns.
         added: Trials that were added since it was submitted, each number at once; they are part of `trials`.
-        seed: Of samplers and trials. Where a file gives none, it follows from the name.
+        seed: Seed of samplers and trials. Where a file gives none, it follows from the name.
     """
 
     name: str

@@ -76,11 +76,11 @@ class Trial:
         run: How many trainers it has had; the last one is its present one.
         trainer: The number of that trainer, which may have ended; None: it has not been submitted yet.
         failures: How many of its trainers have failed.
-        samples, value: How far it has come, and what the metric was then.
-        results: Of the rungs that it has ended.
+        samples, value: Its samples so far, and the metric then.
+        results: Results of the rungs that it has ended.
         course: Samples and values on the way, thinned out.
         measured: Whether its script reports the metric, NaN included; None: not known yet.
-        figures: What it reports in place of the metric, as far as is known.
+        figures: Figures that it reports in place of the metric, as far as known.
         slip: The one of them that is most likely the metric, with another name; empty if none is.
         misnamed: One of them differs from the metric as a slip of the pen does.
         began_at, ended_at: When its first trainer was to start, and when the trial ended.

@@ -118,8 +118,8 @@ class Rescale(Strict):
 
 
 class Work(Strict):
-    """The work is done after so many samples, counted over all nodes. Those of `progress` count by what they
-    are worth beside those of the initial batch, where it adapts."""
+    """Samples after which the work is done, counted over all nodes. Those of `progress` count by their worth
+    relative to those of the initial batch, where it adapts."""
 
     samples: Annotated[Whole, Field(ge=1, le=10**15)] | None = None
     progress: Annotated[Whole, Field(ge=1, le=10**15)] | None = None

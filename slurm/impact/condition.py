@@ -28,7 +28,7 @@ class Condition(condition.Condition):
     Attributes:
         shared: Whether main jobs share nodes.
         stock: Slurm's own scheduling intervals and parameters.
-        slow_polls_s: What a poll takes longer.
+        slow_polls_s: Seconds that a poll takes longer.
         preempting: Whether heterogeneous jobs preempt pilots, against what sites are advised.
         share: What trainers get: nodes, or single GPUs.
     """

@@ -50,7 +50,7 @@ class Testbed:
     """A running testbed; as a context it is brought up and taken down.
 
     Attributes:
-        plan: What it consists of.
+        plan: Its parts.
         env: The environment in which Slurm's commands reach it.
     """
 

@@ -23,7 +23,7 @@ class Condition(ABC):
 
     Attributes:
         mix: The name of a mix of main jobs.
-        nodes: Of the testbed.
+        nodes: Nodes of the testbed.
         jobs: Main jobs; an array is one of them.
         seconds: Within which they are submitted.
         load: The share of node-time that they need.

@@ -27,7 +27,7 @@ class Point:
 
     Attributes:
         headroom: The daemon's setting.
-        pairs: How many there are.
+        pairs: Their number.
         later: Name of a figure (median, mean, p99) -> s that main jobs were later by, as measured.
         noise: The same between the two runs without.
         harvested: Node-hours that pilots held, per hour of a run: the median of pairs.

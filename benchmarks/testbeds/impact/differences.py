@@ -104,7 +104,7 @@ class Pair:
     """The results of three runs of the same jobs.
 
     Attributes:
-        seed: Of their load.
+        seed: The seed of their load.
         jobs: All that started in each run.
         figures: Name (median, mean, p99) -> difference, of all jobs.
         kinds: Kind -> its number of jobs, and its median and mean.

@@ -46,8 +46,8 @@ class Means:
     Attributes:
         nodes: Those that it holds, and those that nobody uses.
         machine: The number that the machine has; 0: not known.
-        unit: What is counted.
-        learnt: What the daemon has learnt of its trials.
+        unit: The unit of counts.
+        learnt: The daemon's measurements of its trials.
         samples: By trial: how far its trainer has told that it is.
     """
 
@@ -63,7 +63,7 @@ class StudyOutlook:
     """The forecast of a study, as of the moment `at`.
 
     Attributes:
-        because: Why it was planned again.
+        because: The reason why it was planned again.
         nodes: The number that it held, or could have had as nobody used them.
         until: The time left to its deadline then (s); None: it has none.
         took_s: To plan it.

@@ -43,7 +43,7 @@ class PilotResources:
     Attributes:
         max_s: The longest time limit of the partition.
         gres: The node's generic resources, as Slurm lists them.
-        part: What the pilot may have of the node; None: all of it.
+        part: The pilot's part of the node; None: all of it.
         share: The share of its machine's cores: several nodes may be one machine.
     """
 

@@ -45,8 +45,8 @@ class Whole:
     """All experiments with their plans.
 
     Attributes:
-        parts: Of each experiment, or of all joined.
-        order: Of the experiments.
+        parts: Plans of each experiment, or of all joined.
+        order: The order of the experiments.
         tried: The orders that were tried.
         proven: Whether no even plan is known to be cheaper, in whatever order the experiments go on. What the
             answers of the parts say of it is about this order only.
@@ -70,7 +70,7 @@ class Question:
         profile: With the most nodes that all may have together, and the most trials at a time.
         chance: As `planner.plan` takes it.
         method: The planner whose plan is to be shown; None: the cheapest of all.
-        samples, seed: Of the draws.
+        samples, seed: Number of draws, and their seed.
     """
 
     profile: ExperimentProfile

@@ -19,8 +19,8 @@ class Purchase:
     """Ordinary nodes by phase: by stage, or for all brackets that go on at once.
 
     Attributes:
-        forecast: How the search goes with them.
-        node_hours: Of each phase, on average.
+        forecast: The forecast with them.
+        node_hours: Mean node-hours of each phase.
         reached: Whether the chance that was wanted is reached. If not, this is what the most nodes give.
     """
 

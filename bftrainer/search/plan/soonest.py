@@ -41,8 +41,8 @@ class Ways:
     Attributes:
         most: Nodes that all may have together.
         parallelism: Trials that may run at a time; None: any number.
-        shares: Of each experiment, on ever more nodes.
-        row: Of all one after the other.
+        shares: Costs of each experiment, on ever more nodes.
+        row: Costs of all, one after the other.
         at_once: Trial by trial, on ever more nodes.
     """
 

@@ -87,7 +87,7 @@ class Decisions:
         starts: Jobs that start or go on, and where.
         victims: Jobs that have to make room -> the job that they make it for.
         blocked: Jobs that wait although slots may be free -> the limit that holds them back.
-        reservation: Of the first job that has to wait.
+        reservation: The reservation of the first job that has to wait.
     """
 
     starts: list[tuple[int, Placement]] = field(default_factory=list)

@@ -33,7 +33,7 @@ class Job:
 
     Attributes:
         order: Its place among the jobs of its queue's priority.
-        start: Of its present or last run; None: it never ran.
+        start: Start of its present or last run; None: it never ran.
         since: When its state became what it is now; its time in `spent` counts up to then.
         spent: State -> seconds that it has been in it, all runs together.
         ran_s: How long it has run since `start` before `since`, without suspensions.
@@ -45,10 +45,10 @@ class Job:
         steps: How many signals of the sequence that ends it have been sent.
         told: LSF is ending it.
         gone_code: The exit code of a run that has ended and is not reported yet.
-        pid: Of its first process, where it is a real one.
+        pid: Pid of its first process, where it is a real one.
         holds: It has its slots; one that was suspended by a preemption has none.
         devices: The numbers of its GPUs, by the place of their host.
-        said: What has happened to it, and when.
+        said: Its events, with their times.
     """
 
     id: int

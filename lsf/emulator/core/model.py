@@ -66,7 +66,7 @@ class Queue:
         backfill: Its jobs may use slots that are reserved for others, if their run limit ends in time.
         run_limit_s: The longest run limit of any job, and that of a job that asks for none; 0: unlimited.
         most_hosts: A job that asks for more is refused; 0: any number.
-        most_slots: Of all running jobs (MAX); 0: any number.
+        most_slots: Slots of all running jobs, at most (MAX); 0: any number.
         most_slots_per_user: JL/U; 0: any number.
         most_pending_per_user: More are refused; 0: any number.
         requeue_codes: A job that exits with one of these waits again.
@@ -171,7 +171,7 @@ class Site:
     """The parts of an emulated LSF, and its parameters.
 
     Attributes:
-        default_queue: Of jobs that name none.
+        default_queue: The queue of jobs that name none.
         terminate_interval_s: JOB_TERMINATE_INTERVAL: from one signal of bkill to the next.
         limit_grace_s: How long a job that has reached its run limit may take to end after SIGUSR2.
         clean_s: CLEAN_PERIOD: seconds that finished jobs are listed.

@@ -60,10 +60,10 @@ class Now:
     """What is known, beside the study itself, of an unfinished study.
 
     Attributes:
-        unit: What is shared out: all counts of nodes count that.
+        unit: The unit that is shared out and that all counts of nodes count.
         forecast: The latest one.
         moved_at: When a trial has last got further.
-        learnt: How fast its trials are, and what they take to start.
+        learnt: The measured speed and start time of its trials.
     """
 
     unit: str = "node"

@@ -26,8 +26,8 @@ class QueueState:
     Attributes:
         usable: Nodes where a job could start.
         open: Free nodes and ours, as long as no job has taken them.
-        left: What is left of nodes that jobs share, with what our pilots have there.
-        beside: What jobs find beside our pilots that have a part of a node.
+        left: The rest of nodes that jobs share, with what our pilots have there.
+        beside: Resources for jobs beside our pilots that have a part of a node.
         pilots: Those pilots by node, as long as no job needs what they have, and what that is.
         claims, taken, ahead: See `Claims`.
         placed: Jobs that found their nodes.

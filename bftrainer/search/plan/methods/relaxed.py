@@ -23,7 +23,7 @@ class Relaxed:
         onwards: For each stage and each allocation of the stage before: the least value of what is left. The
             last entry, after all stages, is 0.
         path: The index of the best plan's allocation in each stage.
-        seconds: Of the best plan.
+        seconds: The time of the best plan.
     """
 
     time_price: float

@@ -99,12 +99,12 @@ class Billing:
     """Prices of nodes and data.
 
     Attributes:
-        per: What is billed.
-        price: Of a node-hour. Per function, a worker costs its share of a node's.
+        per: The unit of billing.
+        price: Price of a node-hour. Per function, a worker costs its share of a node's.
         minimum_s: Least seconds billed of a node, or of a task where functions are billed.
-        data_gb: What each new node has to fetch.
-        data_price: Of one GB.
-        unit: What prices are in.
+        data_gb: GB that each new node has to fetch.
+        data_price: Price of one GB.
+        unit: Unit of the prices.
     """
 
     per: Per = Per.NODE

@@ -32,8 +32,8 @@ class PlanEstimate:
     """Times and costs of a plan: a row for each stage, a column for each draw.
 
     Attributes:
-        seconds: Of each stage, with what its nodes take to come.
-        cost: Of each stage, in the profile's unit. A node's minimum charge counts where it is given back.
+        seconds: Time of each stage, including the wait for its nodes.
+        cost: By stage, in the profile's unit. A node's minimum charge counts where it is given back.
     """
 
     seconds: Floats

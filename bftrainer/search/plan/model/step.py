@@ -26,7 +26,7 @@ class PlanStep:
     Attributes:
         stage: The stage.
         parallel: Trials that run at a time; the others wait for one of them to end.
-        workers: Of each.
+        workers: Workers of each.
         nodes: Held while the stage runs.
     """
 

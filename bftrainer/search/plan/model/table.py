@@ -28,8 +28,8 @@ class Table:
             both; a row for each allocation of the stage before, a column for each of the stage.
         wait_std: A bound on how much the wait differs between draws.
         held: Nodes that are there at the begin; they have no minimum charge.
-        minimum_s: Of a node; 0 where functions are billed, whose minimum is part of `cost`.
-        per_s: What a node costs a second.
+        minimum_s: A node's minimum charge; 0 where functions are billed, whose minimum is part of `cost`.
+        per_s: Cost of a node per second.
     """
 
     steps: tuple[tuple[PlanStep, ...], ...]

@@ -80,7 +80,7 @@ class _State:
     Attributes:
         now: The time.
         at: Which of the moments of `Supply` was last.
-        turns: How many trainers there have been.
+        turns: Number of trainers so far.
         trainers: How many trials have a trainer.
         rung: The stage of each bracket, a column for each; as many as it has: it has ended.
         since: When its next stage may begin; infinite: not all trials of this one have ended.
@@ -88,7 +88,7 @@ class _State:
         unended: How many of its trials have not ended.
         trial: The number of each trial that has a trainer; `LAST`: a free place.
         left: What each has to do in its stage; 0: it has ended.
-        workers: Of each trial; 0: it has none.
+        workers: Workers of each trial; 0: it has none.
         ready: When each trial trains, or may begin; before all times: it has begun.
         turn: The order in which they got their trainers.
         slow: By what factor each is slower than the mean.
