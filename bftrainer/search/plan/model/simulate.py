@@ -65,7 +65,7 @@ class PlanEstimate:
 
 
 def in_time(seconds: Floats, deadline_s: float) -> NDArray[np.bool_]:
-    """Which of these are done by the deadline; what ends exactly then is."""
+    """Return a mask of the times within the deadline, inclusive."""
     return seconds <= deadline_s * (1 + TOLERANCE) + MOMENT_S
 
 
