@@ -28,7 +28,7 @@ MOST_DAYS = 366
 )
 @client_options
 def command(days: float, config: Path | None, state_dir: str | None, as_json: bool) -> None:
-    """Show what main jobs have waited: those that nodes of ours can have kept waiting, and all others, which
+    """Show what main jobs have waited: those that our nodes can have kept waiting, and all others, which
     tell what the batch system itself takes. A wait begins when nothing but the batch system and we keep a job
     from starting. For admins."""
     found = connect(config, state_dir).call("GET", "admin/impact", days=days)

@@ -37,7 +37,7 @@ def command(log: Path, log_options: LogOptions, png: Path | None, as_json: bool)
     """Show what LOG is like: the paper's Table 1 row, its fragments, its pool.
 
     INC/h and DEC/h: how often per hour the number of idle nodes grows and shrinks. Ratio: idle share of
-    the machine's node-time. Equivalent nodes: so many idle all the time would be as much. A fragment is
+    the machine's node-time. Equivalent nodes: as many that are always idle give the same. A fragment is
     one stay of one node in the pool.
     """
     from bftrainer.traces.characteristics import characterise

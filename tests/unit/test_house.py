@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -236,6 +237,22 @@ def test_a_module_says_what_it_is_or_does() -> None:
         NAMES[path]
         for path, tree in TREES.items()
         if (ast.get_docstring(tree) or "").replace("'", " ").replace(",", " ").split(" ")[0] in QUESTIONS
+    ]
+
+
+def test_docstrings_have_todays_words() -> None:
+    """Phrases that a reader has to read twice; `at most`, `again`, `anyway` say the same."""
+    written = re.compile(r"\b(so many|anew|of ours|all the same|it is none)\b")
+    texts = [
+        (NAMES[path], node.value.value)
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    ]
+    assert not [
+        f"{name}: {found[0]}"
+        for name, text in texts
+        if isinstance(text, str) and (found := written.search(text))
     ]
 
 

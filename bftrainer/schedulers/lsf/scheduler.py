@@ -41,7 +41,7 @@ class Gaps:
         self, jobs: tuple[LsfJobRow, ...], mine: Collection[str], ended: Collection[str]
     ) -> tuple[LsfJobRow, ...]:
         """Return the jobs with our own that ran at the answer before, as they were then, unless they are
-        missing for long or we have `ended` them. `mine` are the numbers of ours in this answer."""
+        missing for long or we have `ended` them. `mine` are our pilots' numbers in this answer."""
         listed = {job.id for job in jobs}
         gone = [job for name, job in self._last.items() if name not in listed]
         self._missed = {job.id: self._missed.get(job.id, 0) + 1 for job in gone}

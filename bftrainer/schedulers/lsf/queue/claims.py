@@ -95,7 +95,7 @@ def _with_slots(hosts: Mapping[str, int], least: int) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A number of our hosts, each with at least `least` slots; 0 hosts: none of ours is needed."""
+    """A number of our hosts, each with at least `least` slots; 0 hosts: it needs no pilot's host."""
 
     hosts: int
     least: int

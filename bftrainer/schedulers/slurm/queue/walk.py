@@ -34,7 +34,7 @@ SLACK_S = 900.0
 
 
 Wish = tuple[set[str], Features | None]
-"""Nodes that a job takes. Instead of ours among them any with these features will do; None: no other."""
+"""Nodes that a job takes. Others with these features will do in place of pilots' nodes; None: no other."""
 
 
 class Walk:
@@ -214,8 +214,8 @@ class Walk:
     # what they have in common
 
     def _use(self, job: SlurmJobRow, wishes: Collection[Wish], *, late: bool = False, each: int = 0) -> None:
-        """Take nodes for a job. It claims as many of ours: these, or any with such features. One that is
-        `late` has had others before. Each of its tasks needs `each`, if it has several."""
+        """Take nodes for a job. It claims pilots' nodes: these, or any with such features. One that
+        is `late` has had others before. Each of its tasks needs `each`, if it has several."""
         used = set().union(*(nodes for nodes, _ in wishes))
         each = max(1, each or len(used))
         ours = self.course.ours(job, used)
