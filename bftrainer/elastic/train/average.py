@@ -170,7 +170,10 @@ class Flat:
 
 def as_parameter(like: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     """The inverse of `as_real`: a tensor of the shape of `like`."""
-    return torch.view_as_complex(numbers.view(*like.shape, 2)) if like.is_complex() else numbers.view_as(like)
+    if not like.is_complex():
+        return numbers.view_as(like)
+    # of its own memory: after an odd count of numbers PyTorch cannot view them as complex ones
+    return torch.view_as_complex(numbers.view(*like.shape, 2).clone())
 
 
 def _rows(gradient: torch.Tensor) -> torch.Tensor:
