@@ -54,7 +54,7 @@ def test_intervals_have_a_lower_and_an_upper_end(rows: list[tuple[float, float, 
         for part in (found.later, found.noise, found.beyond):
             assert part.low is not None
             assert part.high is not None
-            assert part.low <= part.high
+            assert part.low <= part.high or part.low == pytest.approx(part.high)  # one in the last digit
         assert found.noise.value >= -1e-9
 
 
