@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from bftrainer.agent.merged_reports import MergedReports
+from bftrainer.agent.process import COMPILED, Program, remove_torn
 from bftrainer.agent.seats import Seat
 from bftrainer.agent.turns.server import TurnServer
 from bftrainer.agent.warm import WarmPool
 from bftrainer.agent.worker import WorkerProcess
+from bftrainer.threads import in_thread
 from bftrainer.wire.phases import Phase
 from bftrainer.wire.words import fit
 
@@ -111,6 +115,7 @@ class NodeWorkers:
 
     async def start(self) -> None:
         """Start all processes. Raises as `WorkerProcess.start`."""
+        in_thread("torn", partial(remove_torn, Path(Program.of(self.order).environment()[COMPILED])))
         address = await self._turns.open() if self._turns else ""
         for worker in self._all:
             if address:

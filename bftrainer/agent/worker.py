@@ -19,7 +19,7 @@ from bftrainer.agent.devices import DEVICE_FILES, told_to_use_cpu
 from bftrainer.agent.files.last_state import LastState
 from bftrainer.agent.files.logs import log_of, open_log
 from bftrainer.agent.last_error import last_error
-from bftrainer.agent.process import COMPILED, Program, ended, is_stopped, kill_group, remove_torn, spawn
+from bftrainer.agent.process import Program, ended, is_stopped, kill_group, spawn
 from bftrainer.agent.seats import Seat
 from bftrainer.agent.warm import WarmPool
 from bftrainer.threads import in_thread
@@ -108,7 +108,6 @@ class WorkerProcess:
         self.inode = os.fstat(self._channel.fileno()).st_ino
         reader, self._writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
         self._tasks = [asyncio.create_task(self._listen(reader))]
-        in_thread("torn", partial(remove_torn, Path(self._program.environment()[COMPILED])))
         if self._is_leaving():  # it was told so before there was a way to tell its script
             self._end(0)
             return

@@ -29,7 +29,7 @@ def best_order(state: SharedState, otherwise: Order) -> Order:
     jobs = (job if n in come else replace(job, arrival=np.inf) for n, job in enumerate(state.jobs))
     state = replace(state, jobs=tuple(jobs))
     best, soonest = otherwise, np.inf
-    for order in (otherwise, *ORDERS.values(), *map(_shuffled, range(TRIES))):
+    for order in dict.fromkeys((otherwise, *ORDERS.values(), *map(_shuffled, range(TRIES)))):
         if (end := _end(state, order, soonest)) < soonest:
             best, soonest = order, end
     return best

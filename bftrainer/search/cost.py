@@ -168,8 +168,8 @@ def _longest(own: Parameter, *, as_json: bool) -> int:
     """The bytes of a parameter's longest value, as JSON or as a word."""
     if own.kind is not Kind.CHOICE:
         return NUMBER
-    words = [(json.dumps(value) if as_json else as_word(value), as_word(value)) for value in own.choices]
-    return max(max(len(text.encode()), memory(word)) for text, word in words)
+    texts = [json.dumps(value) if as_json else as_word(value) for value in own.choices]
+    return max(*(len(text.encode()) for text in texts), *(memory(as_word(value)) for value in own.choices))
 
 
 def _points(document: Document, spec: StudySpec, most: int) -> int:

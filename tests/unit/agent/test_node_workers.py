@@ -14,6 +14,7 @@ import pytest
 
 from bftrainer.agent.devices import Device
 from bftrainer.agent.node_workers import NodeWorkers
+from bftrainer.agent.process import COMPILED
 from bftrainer.agent.seats import Seat
 from bftrainer.agent.warm import WarmPool
 
@@ -83,6 +84,27 @@ def test_one_that_is_killed_takes_the_others_along(tmp_path: Path) -> None:
         for rank in range(COUNT):
             with pytest.raises(ProcessLookupError):
                 os.kill(node.pid(rank), 0)
+
+    told(story)
+
+
+def test_a_library_that_an_earlier_worker_linked_in_part_is_removed_at_their_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torn = tmp_path / "cache" / "ab" / "torn.so"
+    torn.parent.mkdir(parents=True)
+    torn.touch()
+    os.utime(torn, (0, 0))
+    monkeypatch.setenv(COMPILED, str(tmp_path / "cache"))
+
+    async def story() -> None:
+        node = Node(tmp_path, UP + "until [ -e go ]; do sleep 0.01; done")
+        await node.start()
+        async with asyncio.timeout(20):
+            while torn.exists():
+                await asyncio.sleep(0.01)
+        (tmp_path / "go").touch()
+        assert await node.end() == (0, "")
 
     told(story)
 

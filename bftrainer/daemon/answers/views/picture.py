@@ -31,7 +31,7 @@ class FeedPicture:
 
 @dataclass(frozen=True, slots=True)
 class FeedChange:
-    """The differences from the picture before. `status` has the groups of callers for whom it does."""
+    """The differences from the last picture. `status` names the groups of callers that see another status."""
 
     trainers: Changes[int]
     nodes: Changes[str]
